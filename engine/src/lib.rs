@@ -1,0 +1,13 @@
+//! The log: blocks, segments, recovery, the shard machine, its index and its reads.
+//!
+//! Everything that decides is a pure machine; drivers live under `disk/uring` and in the program.
+
+pub mod append;
+pub mod block;
+pub mod bytes;
+pub mod ids;
+pub mod index;
+pub mod limits;
+pub mod record;
+pub mod route;
+pub mod segment;
