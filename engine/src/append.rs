@@ -288,8 +288,7 @@ fn parse_stream<'a>(cursor: &mut Cursor<'a>) -> Result<StreamView<'a>, AppendErr
     }
     let name = cursor.take(name_length)?;
     let name = std::str::from_utf8(name).map_err(|_| AppendError::NotUtf8("stream name"))?;
-    let expect =
-        Expect::from_code(code, revision).ok_or(AppendError::UnknownExpectation(code))?;
+    let expect = Expect::from_code(code, revision).ok_or(AppendError::UnknownExpectation(code))?;
     Ok(StreamView { name, expect, event_count })
 }
 

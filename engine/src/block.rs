@@ -253,7 +253,9 @@ impl<'a> Block<'a> {
     }
 
     /// The records with their byte offsets from the start of the block.
-    pub fn records(&self) -> impl Iterator<Item = Result<(u32, Record<'a>), RecordError>> + use<'a> {
+    pub fn records(
+        &self,
+    ) -> impl Iterator<Item = Result<(u32, Record<'a>), RecordError>> + use<'a> {
         let body = self.body;
         let mut at = 0;
         std::iter::from_fn(move || {

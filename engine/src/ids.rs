@@ -182,6 +182,9 @@ impl Place {
     /// The place that [`Place::pack`] made.
     #[must_use]
     pub const fn unpack(packed: u64) -> Self {
-        Self { generation: Generation((packed >> 32) as u32), offset: (packed & 0xffff_ffff) as u32 }
+        Self {
+            generation: Generation((packed >> 32) as u32),
+            offset: (packed & 0xffff_ffff) as u32,
+        }
     }
 }
