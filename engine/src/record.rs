@@ -5,10 +5,12 @@
 //! Byte tables: FORMAT.md. Every record starts at a multiple of 8; lengths exclude that padding.
 
 use crate::bytes::{Cursor, TooShort, align_up};
-use crate::ids::{Hlc, IdempotencyKey, Lsn, Revision, StreamId};
+use crate::ids::{Hlc, IdempotencyKey, LeaseEpoch, Lsn, Revision, StreamId};
 
 /// Fixed part of both kinds of record, bytes.
 pub const RECORD_FIXED_BYTES: usize = 64;
+/// Fixed part of an append record, bytes.
+pub const RECORD_APPEND_BYTES: usize = 72;
 /// One stream's entry in an append record, bytes.
 pub const RECORD_STREAM_BYTES: usize = 32;
 /// Records start at multiples of this.
@@ -90,6 +92,10 @@ pub struct AppendRecord<'a> {
     pub fencing_token: Option<u64>,
     /// Number of events that follow and belong to this append.
     pub event_count: u32,
+    /// Stamp of the block.
+    pub hlc: Hlc,
+    /// Reign of the block.
+    pub epoch: LeaseEpoch,
     streams: &'a [u8],
 }
 
@@ -187,7 +193,8 @@ fn decode_append(mut cursor: Cursor<'_>) -> Result<AppendRecord<'_>, RecordError
     let flags = cursor.u8()?;
     let stream_count = usize::from(cursor.u16()?);
     let event_count = cursor.u32()?;
-    let _reserved = cursor.u64()?;
+    let hlc = Hlc(cursor.u64()?);
+    let epoch = LeaseEpoch(cursor.u64()?);
     let streams = cursor.rest();
     if streams.len() != stream_count * RECORD_STREAM_BYTES {
         return Err(RecordError::Malformed("stream count"));
@@ -198,8 +205,22 @@ fn decode_append(mut cursor: Cursor<'_>) -> Result<AppendRecord<'_>, RecordError
         fingerprint,
         fencing_token: (flags & FLAG_FENCING != 0).then_some(fencing_token),
         event_count,
+        hlc,
+        epoch,
         streams,
     })
+}
+
+/// Length of an event record, without padding: name and body (type, metadata, data), bytes.
+#[must_use]
+pub const fn event_record_bytes(name_length: usize, body_length: usize) -> usize {
+    RECORD_FIXED_BYTES + name_length + body_length
+}
+
+/// Length of an append record about `stream_count` streams; a multiple of 8.
+#[must_use]
+pub const fn append_record_bytes(stream_count: usize) -> usize {
+    RECORD_APPEND_BYTES + stream_count * RECORD_STREAM_BYTES
 }
 
 /// What an event record is made of; `body` is type, metadata and data in one piece.
@@ -228,7 +249,7 @@ pub fn encode_event(out: &mut Vec<u8>, parts: &EventParts<'_>) {
     let start = out.len();
     debug_assert!(start.is_multiple_of(RECORD_ALIGN_BYTES));
     let name_length = u8::try_from(parts.stream.len()).expect("admission checked the name");
-    let length = RECORD_FIXED_BYTES + parts.stream.len() + parts.body.len();
+    let length = event_record_bytes(parts.stream.len(), parts.body.len());
     let before_data = usize::from(parts.type_length) + parts.metadata_length as usize;
     let data_length = parts.body.len() - before_data;
     out.extend_from_slice(&[0; 4]);
@@ -259,6 +280,10 @@ pub struct AppendParts<'a> {
     pub fencing_token: Option<u64>,
     /// Number of events that follow.
     pub event_count: u32,
+    /// Stamp of the block.
+    pub hlc: Hlc,
+    /// Reign of the block.
+    pub epoch: LeaseEpoch,
     /// What each stream got.
     pub streams: &'a [StreamRange],
 }
@@ -267,7 +292,7 @@ pub struct AppendParts<'a> {
 pub fn encode_append(out: &mut Vec<u8>, parts: &AppendParts<'_>) {
     let start = out.len();
     debug_assert!(start.is_multiple_of(RECORD_ALIGN_BYTES));
-    let length = RECORD_FIXED_BYTES + parts.streams.len() * RECORD_STREAM_BYTES;
+    let length = append_record_bytes(parts.streams.len());
     let flags = if parts.key.is_some() { FLAG_KEY } else { 0 }
         | if parts.fencing_token.is_some() { FLAG_FENCING } else { 0 };
     out.extend_from_slice(&[0; 4]);
@@ -279,7 +304,8 @@ pub fn encode_append(out: &mut Vec<u8>, parts: &AppendParts<'_>) {
     out.extend_from_slice(&[KIND_APPEND, flags]);
     out.extend_from_slice(&(parts.streams.len() as u16).to_le_bytes());
     out.extend_from_slice(&parts.event_count.to_le_bytes());
-    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&parts.hlc.0.to_le_bytes());
+    out.extend_from_slice(&parts.epoch.0.to_le_bytes());
     for range in parts.streams {
         out.extend_from_slice(&range.stream.0.to_le_bytes());
         out.extend_from_slice(&range.first.0.to_le_bytes());
