@@ -1,0 +1,565 @@
+//! The index of one segment in memory: which offsets the events of each stream have.
+//!
+//! Owns the streams and postings of exactly one generation, from the segment's first event until
+//! its run file serves instead. Promises: no allocation in [`Tail::push`] within the capacity it
+//! was built for (with [`TailCapacity::for_segment`]: never), at most about 64 bytes for a stream
+//! of one event, and pages of a long stream cost a walk over its chunks, not over its events.
+//!
+//! A tail is plain data (`Send + Sync`): a frozen one can be shared with the thread that writes
+//! its run while the shard still answers from it, and be cleared for reuse afterwards.
+
+use std::iter;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::ids::{Generation, Place, Revision, StreamId};
+use crate::index::span::{Direction, Span};
+use crate::record::{RECORD_ALIGN_BYTES, RECORD_FIXED_BYTES};
+
+/// Postings in a stream's first chunk; each further one is twice as large.
+const CHUNK_FIRST: u32 = 4;
+/// Doublings until chunks stop growing, at 1024 postings: 4 KiB, and 800 hops for the most events
+/// a stream can have in a default segment.
+const CHUNK_DOUBLINGS: u32 = 8;
+/// Postings in a chunk that has stopped growing.
+const CHUNK_LAST: u32 = CHUNK_FIRST << CHUNK_DOUBLINGS;
+/// Postings in all chunks that are still growing.
+const CHUNKS_GROWING: u32 = CHUNK_LAST - CHUNK_FIRST;
+/// Words before a chunk's postings: the previous and the next chunk.
+const CHUNK_LINKS: usize = 2;
+const NONE: u32 = u32::MAX;
+
+/// How much a tail holds without allocating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailCapacity {
+    /// Different streams.
+    pub streams: usize,
+    /// Events of all streams together.
+    pub events: usize,
+}
+
+impl TailCapacity {
+    /// Room for whatever fits into a segment of `size_bytes`. Reserved, not touched: memory is
+    /// used only as far as streams and events come (and 1 byte per stream for the slot table).
+    #[must_use]
+    pub fn for_segment(size_bytes: u32) -> Self {
+        // The smallest event record has a name and a type of one byte each.
+        let smallest = (RECORD_FIXED_BYTES + 2).next_multiple_of(RECORD_ALIGN_BYTES);
+        let events = size_bytes as usize / smallest;
+        Self { streams: events, events }
+    }
+}
+
+/// One stream: 48 bytes, its first posting inline.
+#[derive(Clone, Copy, Debug)]
+struct Postings {
+    id: StreamId,
+    first: Revision,
+    fencing_token: u64,
+    count: u32,
+    first_offset: u32,
+    first_chunk: u32,
+    last_chunk: u32,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Tail {
+    generation: Generation,
+    event_count: u64,
+    slots: HashTable<u32>,
+    streams: Vec<Postings>,
+    /// Chunks: two links, then offsets. One vector for all streams, so that clearing is free.
+    chunks: Vec<u32>,
+}
+
+/// Where the posting at a position behind the inline one lies among its stream's chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ChunkPosition {
+    ordinal: u32,
+    within: u32,
+    size: u32,
+}
+
+impl ChunkPosition {
+    fn of(position: u32) -> Self {
+        if position >= CHUNKS_GROWING {
+            let beyond = position - CHUNKS_GROWING;
+            let ordinal = CHUNK_DOUBLINGS + beyond / CHUNK_LAST;
+            return Self { ordinal, within: beyond % CHUNK_LAST, size: CHUNK_LAST };
+        }
+        let ordinal = (position / CHUNK_FIRST + 1).ilog2();
+        let size = CHUNK_FIRST << ordinal;
+        Self { ordinal, within: position - (size - CHUNK_FIRST), size }
+    }
+}
+
+impl Tail {
+    /// An empty tail for segment `generation` that holds `capacity` without allocating.
+    #[must_use]
+    pub fn with_capacity(generation: Generation, capacity: TailCapacity) -> Self {
+        // A stream of two events has the most chunk words per event: 2 links and 4 postings.
+        let words = capacity.events * (CHUNK_LINKS + CHUNK_FIRST as usize) / 2;
+        Self {
+            generation,
+            event_count: 0,
+            slots: HashTable::with_capacity(capacity.streams),
+            streams: Vec::with_capacity(capacity.streams),
+            chunks: Vec::with_capacity(words),
+        }
+    }
+
+    /// Forgets everything, keeps the memory, and starts segment `generation`.
+    pub fn clear(&mut self, generation: Generation) {
+        self.generation = generation;
+        self.event_count = 0;
+        self.slots.clear();
+        self.streams.clear();
+        self.chunks.clear();
+    }
+
+    /// The segment whose events are here.
+    #[must_use]
+    pub const fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Number of streams with events here.
+    #[must_use]
+    pub fn stream_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Number of events here.
+    #[must_use]
+    pub const fn event_count(&self) -> u64 {
+        self.event_count
+    }
+
+    /// Memory in use (not only reserved), bytes.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        let slots = self.slots.capacity() / 7 * 8 * (size_of::<u32>() + 1);
+        let streams = self.streams.len() * size_of::<Postings>();
+        slots + streams + self.chunks.len() * size_of::<u32>()
+    }
+
+    /// Adds the event of `stream` at byte `offset` of the segment. Revisions of a stream must come
+    /// gapless, offsets ascending; `fencing_token` is the append's.
+    pub fn push(
+        &mut self,
+        stream: StreamId,
+        revision: Revision,
+        offset: u32,
+        fencing_token: Option<u64>,
+    ) {
+        debug_assert!(offset.is_multiple_of(RECORD_ALIGN_BYTES as u32));
+        let fencing_token = fencing_token.unwrap_or(0);
+        let Self { slots, streams, chunks, .. } = self;
+        let same = |slot: &u32| streams[*slot as usize].id == stream;
+        match slots.entry(hash(stream), same, |slot| hash(streams[*slot as usize].id)) {
+            Entry::Occupied(slot) => {
+                let postings = &mut streams[*slot.get() as usize];
+                let expected = postings.first.plus(u64::from(postings.count));
+                assert_eq!(revision, expected, "revisions of {stream:?} have a gap");
+                postings.fencing_token = postings.fencing_token.max(fencing_token);
+                postings.push(chunks, offset);
+            }
+            Entry::Vacant(slot) => {
+                slot.insert(word(streams.len()));
+                streams.push(Postings {
+                    id: stream,
+                    first: revision,
+                    fencing_token,
+                    count: 1,
+                    first_offset: offset,
+                    first_chunk: NONE,
+                    last_chunk: NONE,
+                });
+            }
+        }
+        self.event_count += 1;
+    }
+
+    fn postings(&self, stream: StreamId) -> Option<&Postings> {
+        let same = |slot: &u32| self.streams[*slot as usize].id == stream;
+        let slot = self.slots.find(hash(stream), same)?;
+        Some(&self.streams[*slot as usize])
+    }
+
+    /// What this segment has of `stream`; `None` if nothing.
+    #[must_use]
+    pub fn span(&self, stream: StreamId) -> Option<Span> {
+        self.postings(stream).map(Postings::span)
+    }
+
+    /// Appends to `out` the places of at most `max` events of `stream`, from the one with revision
+    /// `from` (inclusive; see [`Span::window`]) in `direction`.
+    pub fn places(
+        &self,
+        stream: StreamId,
+        from: Revision,
+        direction: Direction,
+        max: usize,
+        out: &mut Vec<Place>,
+    ) {
+        let Some(postings) = self.postings(stream) else { return };
+        let window = postings.span().window(from, direction, max as u64);
+        // A window lies in its span, whose count is a u32 here.
+        let (start, count) = (window.start as u32, window.count as u32);
+        let generation = self.generation;
+        let at = |offset| Place { generation, offset };
+        match direction {
+            Direction::Forwards => {
+                for run in postings.forwards(&self.chunks, start, count) {
+                    out.extend(run.iter().map(|offset| at(*offset)));
+                }
+            }
+            Direction::Backwards => {
+                for run in postings.backwards(&self.chunks, start, count) {
+                    out.extend(run.iter().rev().map(|offset| at(*offset)));
+                }
+            }
+        }
+    }
+
+    /// The streams in the order of their identities, for a run file. Allocates and sorts: not for
+    /// the shard's thread when the tail is large.
+    #[must_use]
+    pub fn sorted(&self) -> SortedTail<'_> {
+        let prefix = |postings: &Postings| (postings.id.0 >> 64) as u64;
+        let mut order: Vec<(u64, u32)> =
+            self.streams.iter().zip(0..).map(|(postings, slot)| (prefix(postings), slot)).collect();
+        order.sort_unstable_by(|one, other| {
+            one.0.cmp(&other.0).then_with(|| {
+                self.streams[one.1 as usize].id.cmp(&self.streams[other.1 as usize].id)
+            })
+        });
+        SortedTail { tail: self, order }
+    }
+}
+
+/// A tail's streams in the order of their identities.
+#[derive(Clone, Debug)]
+pub struct SortedTail<'a> {
+    tail: &'a Tail,
+    order: Vec<(u64, u32)>,
+}
+
+impl<'a> SortedTail<'a> {
+    /// The streams, lowest identity first. May be walked several times.
+    pub fn streams(&self) -> impl Iterator<Item = TailStream<'a>> + '_ {
+        self.order.iter().map(|(_, slot)| TailStream {
+            tail: self.tail,
+            postings: &self.tail.streams[*slot as usize],
+        })
+    }
+}
+
+/// One stream of a tail.
+#[derive(Clone, Copy, Debug)]
+pub struct TailStream<'a> {
+    tail: &'a Tail,
+    postings: &'a Postings,
+}
+
+impl<'a> TailStream<'a> {
+    /// Which stream.
+    #[must_use]
+    pub const fn id(&self) -> StreamId {
+        self.postings.id
+    }
+
+    /// What the segment has of it.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        self.postings.span()
+    }
+
+    /// Places of its events, in the order of their revisions.
+    pub fn places(&self) -> impl Iterator<Item = Place> + use<'a> {
+        let generation = self.tail.generation;
+        self.postings
+            .forwards(&self.tail.chunks, 0, self.postings.count)
+            .flatten()
+            .map(move |offset| Place { generation, offset: *offset })
+    }
+}
+
+impl Postings {
+    fn span(&self) -> Span {
+        Span { first: self.first, count: u64::from(self.count), fencing_token: self.fencing_token }
+    }
+
+    fn push(&mut self, chunks: &mut Vec<u32>, offset: u32) {
+        let at = ChunkPosition::of(self.count - 1);
+        if at.within == 0 {
+            let new = word(chunks.len());
+            chunks.extend_from_slice(&[self.last_chunk, NONE]);
+            chunks.resize(chunks.len() + at.size as usize, 0);
+            match self.last_chunk {
+                NONE => self.first_chunk = new,
+                last => chunks[last as usize + 1] = new,
+            }
+            self.last_chunk = new;
+        }
+        chunks[self.last_chunk as usize + CHUNK_LINKS + at.within as usize] = offset;
+        self.count += 1;
+    }
+
+    /// The chunk with the given ordinal, reached from the nearer end.
+    fn chunk(&self, chunks: &[u32], ordinal: u32) -> u32 {
+        let last = ChunkPosition::of(self.count - 2).ordinal;
+        let (mut chunk, link, hops) = if ordinal <= last / 2 {
+            (self.first_chunk, 1, ordinal)
+        } else {
+            (self.last_chunk, 0, last - ordinal)
+        };
+        for _ in 0..hops {
+            chunk = chunks[chunk as usize + link];
+        }
+        chunk
+    }
+
+    /// Offsets of the postings `start..start + count`, in runs from the front.
+    fn forwards<'a>(
+        &'a self,
+        chunks: &'a [u32],
+        start: u32,
+        count: u32,
+    ) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        debug_assert!(start + count <= self.count);
+        let (mut position, end) = (start, start + count);
+        let mut chunk = NONE;
+        iter::from_fn(move || {
+            if position == end {
+                return None;
+            }
+            if position == 0 {
+                position = 1;
+                return Some(std::slice::from_ref(&self.first_offset));
+            }
+            let at = ChunkPosition::of(position - 1);
+            chunk = match chunk {
+                NONE => self.chunk(chunks, at.ordinal),
+                chunk => chunks[chunk as usize + 1],
+            };
+            let length = (at.size - at.within).min(end - position);
+            position += length;
+            let from = chunk as usize + CHUNK_LINKS + at.within as usize;
+            Some(&chunks[from..from + length as usize])
+        })
+    }
+
+    /// The same postings, in runs from the back; each run itself is in ascending order.
+    fn backwards<'a>(
+        &'a self,
+        chunks: &'a [u32],
+        start: u32,
+        count: u32,
+    ) -> impl Iterator<Item = &'a [u32]> + use<'a> {
+        debug_assert!(start + count <= self.count);
+        let mut end = start + count;
+        let mut chunk = NONE;
+        iter::from_fn(move || {
+            if end == start {
+                return None;
+            }
+            if end == 1 {
+                end = 0;
+                return Some(std::slice::from_ref(&self.first_offset));
+            }
+            let at = ChunkPosition::of(end - 2);
+            chunk = match chunk {
+                NONE => self.chunk(chunks, at.ordinal),
+                chunk => chunks[chunk as usize],
+            };
+            let length = (at.within + 1).min(end - start);
+            end -= length;
+            let to = chunk as usize + CHUNK_LINKS + at.within as usize + 1;
+            Some(&chunks[to - length as usize..to])
+        })
+    }
+}
+
+/// Identities are hashes; their lower halves are alike within a shard, so the upper one counts.
+const fn hash(stream: StreamId) -> u64 {
+    (stream.0 >> 64) as u64
+}
+
+fn word(index: usize) -> u32 {
+    u32::try_from(index).ok().filter(|index| *index != NONE).expect(
+        "a segment is at most 2 GiB of records of at least 72 bytes with 3 words each at most",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    const SMALL: TailCapacity = TailCapacity { streams: 4, events: 4 };
+
+    fn stream(number: u64) -> StreamId {
+        StreamId::of(&number.to_le_bytes())
+    }
+
+    /// Pushes one event per number in `order`, at consecutive offsets.
+    fn filled(order: &[u64]) -> (Tail, HashMap<u64, Vec<Place>>) {
+        let generation = Generation(3);
+        let mut tail = Tail::with_capacity(generation, SMALL);
+        let mut model: HashMap<u64, Vec<Place>> = HashMap::new();
+        for (index, number) in order.iter().enumerate() {
+            let places = model.entry(*number).or_default();
+            let offset = index as u32 * 72;
+            tail.push(stream(*number), Revision(5 + places.len() as u64), offset, None);
+            places.push(Place { generation, offset });
+        }
+        (tail, model)
+    }
+
+    #[test]
+    fn chunk_positions_are_gapless() {
+        let mut expected = ChunkPosition { ordinal: 0, within: 0, size: CHUNK_FIRST };
+        for position in 0..10_000 {
+            assert_eq!(ChunkPosition::of(position), expected);
+            expected.within += 1;
+            if expected.within == expected.size {
+                expected.ordinal += 1;
+                expected.within = 0;
+                expected.size = (expected.size * 2).min(CHUNK_LAST);
+            }
+        }
+    }
+
+    #[test]
+    fn reserved_words_suffice_for_streams_of_any_length() {
+        for count in 1_u64..5000 {
+            let (tail, _) = filled(&vec![1; count as usize]);
+            let words = tail.chunks.len() as u64;
+            assert!(words <= count * 3, "{words} words for {count} events");
+        }
+    }
+
+    #[test]
+    fn a_stream_of_one_event_takes_at_most_64_bytes() {
+        let count = 900_000_u64;
+        let capacity = TailCapacity::for_segment(64 << 20);
+        let mut tail = Tail::with_capacity(Generation(1), capacity);
+        for number in 0..count {
+            let id = StreamId(u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64);
+            tail.push(id, Revision(0), number as u32 * 72, None);
+        }
+        assert!(tail.used_bytes() as u64 <= count * 64, "{} bytes", tail.used_bytes());
+    }
+
+    #[test]
+    fn a_cleared_tail_knows_nothing() {
+        let (mut tail, _) = filled(&[1, 2, 1]);
+        tail.clear(Generation(4));
+        assert_eq!(tail.span(stream(1)), None);
+        assert_eq!((tail.stream_count(), tail.event_count()), (0, 0));
+        tail.push(stream(1), Revision(7), 8, Some(3));
+        let expected = Span { first: Revision(7), count: 1, fencing_token: 3 };
+        assert_eq!(tail.span(stream(1)), Some(expected));
+        let mut places = Vec::new();
+        tail.places(stream(1), Revision(0), Direction::Forwards, 9, &mut places);
+        assert_eq!(places, [Place { generation: Generation(4), offset: 8 }]);
+    }
+
+    #[test]
+    fn the_highest_fencing_token_stays() {
+        let mut tail = Tail::with_capacity(Generation(1), SMALL);
+        for (revision, token) in [None, Some(4), Some(2), None].into_iter().enumerate() {
+            tail.push(stream(1), Revision(revision as u64), revision as u32 * 8, token);
+        }
+        assert_eq!(tail.span(stream(1)).map(|span| span.fencing_token), Some(4));
+    }
+
+    #[test]
+    #[should_panic(expected = "have a gap")]
+    fn a_gap_in_the_revisions_is_caught() {
+        let mut tail = Tail::with_capacity(Generation(1), SMALL);
+        tail.push(stream(1), Revision(0), 0, None);
+        tail.push(stream(1), Revision(2), 8, None);
+    }
+
+    #[test]
+    fn streams_whose_hashes_are_equal_stay_apart() {
+        let mut tail = Tail::with_capacity(Generation(1), SMALL);
+        for low in 0..100 {
+            tail.push(StreamId((7 << 64) | u128::from(low)), Revision(0), low * 8, None);
+        }
+        for low in 0..100 {
+            let mut places = Vec::new();
+            let id = StreamId((7 << 64) | u128::from(low));
+            tail.places(id, Revision(0), Direction::Forwards, 9, &mut places);
+            assert_eq!(places, [Place { generation: Generation(1), offset: low * 8 }]);
+        }
+        let sorted: Vec<u128> = tail.sorted().streams().map(|stream| stream.id().0).collect();
+        assert!(sorted.is_sorted());
+    }
+
+    #[test]
+    fn a_long_stream_reads_the_same_in_pages_of_any_size() {
+        let count = 9_000;
+        let (tail, model) = filled(&vec![1; count]);
+        let mut places = Vec::new();
+        for page in [1, 7, 1000, 1024, 5000, count] {
+            places.clear();
+            while places.len() < count {
+                let from = Revision(5 + places.len() as u64);
+                tail.places(stream(1), from, Direction::Forwards, page, &mut places);
+            }
+            assert_eq!(places, model[&1]);
+            places.clear();
+            let mut from = Revision(u64::MAX);
+            while places.len() < count {
+                tail.places(stream(1), from, Direction::Backwards, page, &mut places);
+                from = Revision((5 + count - places.len()) as u64 - 1);
+            }
+            places.reverse();
+            assert_eq!(places, model[&1]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn places_are_those_of_a_map_of_lists(
+            order in proptest::collection::vec(0_u64..20, 1..600),
+            from in 0_u64..100, max in 0_usize..80,
+        ) {
+            let (tail, model) = filled(&order);
+            prop_assert_eq!(tail.stream_count(), model.len());
+            prop_assert_eq!(tail.event_count(), order.len() as u64);
+            let mut places = Vec::new();
+            for (number, expected) in &model {
+                let revision = |index: usize| 5 + index as u64;
+                places.clear();
+                tail.places(stream(*number), Revision(from), Direction::Forwards, max, &mut places);
+                let forwards: Vec<Place> = expected.iter().enumerate()
+                    .filter(|(index, _)| revision(*index) >= from)
+                    .map(|(_, place)| *place).take(max).collect();
+                prop_assert_eq!(&places, &forwards);
+                places.clear();
+                tail.places(stream(*number), Revision(from), Direction::Backwards, max, &mut places);
+                let backwards: Vec<Place> = expected.iter().enumerate().rev()
+                    .filter(|(index, _)| revision(*index) <= from)
+                    .map(|(_, place)| *place).take(max).collect();
+                prop_assert_eq!(&places, &backwards);
+            }
+            let sorted = tail.sorted();
+            let mut previous = None;
+            for frozen in sorted.streams() {
+                prop_assert!(previous < Some(frozen.id()));
+                previous = Some(frozen.id());
+                let number = (0..20).find(|number| stream(*number) == frozen.id()).unwrap();
+                prop_assert!(frozen.places().eq(model[&number].iter().copied()));
+                prop_assert_eq!(frozen.span().count, model[&number].len() as u64);
+            }
+            prop_assert_eq!(sorted.streams().count(), model.len());
+        }
+    }
+}
