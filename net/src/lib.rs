@@ -1,1 +1,4 @@
-//! placeholder
+//! The wire protocol, the server's side of a connection as a pure machine, and the client library.
+
+pub mod limits;
+pub mod wire;

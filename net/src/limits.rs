@@ -1,0 +1,58 @@
+//! Every bound of the wire, of sessions and of the client library, with its reason.
+//! Relations are checked when the crate compiles.
+
+use duolog_engine::limits::{
+    APPEND_OVERHEAD_MAX_BYTES, APPEND_STREAMS_MAX, EVENT_MAX_BYTES_DEFAULT,
+};
+
+/// The only version of the wire protocol so far.
+pub const WIRE_VERSION: u16 = 1;
+/// A frame's header, bytes (WIRE.md, "Frame").
+pub const FRAME_HEADER_BYTES: usize = 24;
+/// Largest frame body a server takes by default, bytes: one largest append.
+pub const FRAME_BODY_MAX_BYTES_DEFAULT: usize = frame_body_max_bytes(EVENT_MAX_BYTES_DEFAULT);
+/// Largest page of records that a reader may ask for, bytes.
+pub const PAGE_MAX_BYTES: u32 = 4 << 20;
+/// Page size when the reader does not say, bytes.
+pub const PAGE_BYTES_DEFAULT: u32 = 1 << 20;
+/// Largest body of a ping, bytes.
+pub const PING_MAX_BYTES: usize = 1024;
+/// Longest text of an error frame, bytes; a longer one is cut.
+pub const ERROR_TEXT_MAX_BYTES: usize = 4096;
+
+/// Requests in flight on one connection by default (`limits.connection_requests_max`): enough to
+/// fill several groups from one client, little enough that answers never pile up unseen.
+pub const CONNECTION_REQUESTS_MAX_DEFAULT: u32 = 1024;
+/// Their bytes by default (`limits.connection_bytes_max`): at least three appends of the largest
+/// default size. A read counts as the page it asked for.
+pub const CONNECTION_BYTES_MAX_DEFAULT: u32 = 64 << 20;
+/// Answers that the socket has not taken, bytes, by default (`limits.connection_unsent_max_bytes`);
+/// above it the server stops reading from the connection.
+pub const CONNECTION_UNSENT_MAX_BYTES_DEFAULT: usize = 8 << 20;
+/// What a refused client is told to wait, milliseconds: a few group commits.
+pub const BUSY_RETRY_AFTER_MS: u32 = 10;
+/// A connection's own buffers keep at most this capacity while they are empty, bytes: a request
+/// or answer of ordinary size never allocates, thousands of idle connections cost little.
+pub const IDLE_BUFFER_MAX_BYTES: usize = 16 << 10;
+
+/// Largest frame body a server with this `limits.event_max_bytes` takes, bytes.
+#[must_use]
+pub const fn frame_body_max_bytes(event_max_bytes: usize) -> usize {
+    event_max_bytes + APPEND_OVERHEAD_MAX_BYTES
+}
+
+/// Largest frame body a server with this `limits.event_max_bytes` sends, bytes: a full page, or
+/// one larger event alone.
+#[must_use]
+pub const fn answer_body_max_bytes(frame_body_max_bytes: usize) -> usize {
+    let page = PAGE_MAX_BYTES as usize + APPEND_OVERHEAD_MAX_BYTES;
+    if frame_body_max_bytes > page { frame_body_max_bytes } else { page }
+}
+
+const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT < u32::MAX as usize);
+const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT <= CONNECTION_BYTES_MAX_DEFAULT as usize);
+const _: () = assert!(PAGE_MAX_BYTES < CONNECTION_BYTES_MAX_DEFAULT);
+const _: () = assert!(PAGE_BYTES_DEFAULT <= PAGE_MAX_BYTES);
+// An answer to the append with the most streams fits into the idle buffer.
+const _: () =
+    assert!(FRAME_HEADER_BYTES + 40 + APPEND_STREAMS_MAX * 16 < IDLE_BUFFER_MAX_BYTES);

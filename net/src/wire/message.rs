@@ -1,0 +1,64 @@
+//! Any message, by the kind of its frame.
+
+use super::appended::AppendedView;
+use super::body::BodyError;
+use super::error::ErrorView;
+use super::frame::{Frame, FrameKind};
+use super::hello::{Hello, HelloAccepted};
+use super::page::{LogPage, StreamPage};
+use super::read::{ReadLog, ReadStream};
+use crate::limits::PING_MAX_BYTES;
+
+/// A frame's body, decoded as its kind says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// First frame of a client.
+    Hello(Hello),
+    /// The server's answer to it.
+    HelloAccepted(HelloAccepted),
+    /// An append: the bytes that `AppendView::parse` takes.
+    Append(&'a [u8]),
+    /// A receipt.
+    Appended(AppendedView<'a>),
+    /// A request for a page of a stream.
+    ReadStream(ReadStream<'a>),
+    /// That page; its records are not checked yet.
+    StreamPage(StreamPage<'a>),
+    /// A request for a page of a log.
+    ReadLog(ReadLog),
+    /// That page; its records are not checked yet.
+    LogPage(LogPage<'a>),
+    /// Comes back as it is.
+    Ping(&'a [u8]),
+    /// Came back.
+    Pong(&'a [u8]),
+    /// A refusal.
+    Error(ErrorView<'a>),
+}
+
+impl<'a> Message<'a> {
+    /// Decodes the body of `frame`.
+    pub fn decode(frame: &Frame<'a>) -> Result<Self, BodyError> {
+        let body = frame.body;
+        Ok(match frame.kind {
+            FrameKind::Hello => Self::Hello(Hello::decode(body)?),
+            FrameKind::HelloAccepted => Self::HelloAccepted(HelloAccepted::decode(body)?),
+            FrameKind::Append => Self::Append(body),
+            FrameKind::Appended => Self::Appended(AppendedView::decode(body)?),
+            FrameKind::ReadStream => Self::ReadStream(ReadStream::decode(body)?),
+            FrameKind::StreamPage => Self::StreamPage(StreamPage::decode(body)?),
+            FrameKind::ReadLog => Self::ReadLog(ReadLog::decode(body)?),
+            FrameKind::LogPage => Self::LogPage(LogPage::decode(body)?),
+            FrameKind::Ping => Self::Ping(ping_body("ping", body)?),
+            FrameKind::Pong => Self::Pong(ping_body("pong", body)?),
+            FrameKind::Error => Self::Error(ErrorView::decode(body)?),
+        })
+    }
+}
+
+const fn ping_body<'a>(field: &'static str, body: &'a [u8]) -> Result<&'a [u8], BodyError> {
+    if body.len() > PING_MAX_BYTES {
+        return Err(BodyError::TooLong { field, size: body.len(), limit: PING_MAX_BYTES });
+    }
+    Ok(body)
+}
