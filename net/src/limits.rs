@@ -54,5 +54,4 @@ const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT <= CONNECTION_BYTES_MAX_DEFAU
 const _: () = assert!(PAGE_MAX_BYTES < CONNECTION_BYTES_MAX_DEFAULT);
 const _: () = assert!(PAGE_BYTES_DEFAULT <= PAGE_MAX_BYTES);
 // An answer to the append with the most streams fits into the idle buffer.
-const _: () =
-    assert!(FRAME_HEADER_BYTES + 40 + APPEND_STREAMS_MAX * 16 < IDLE_BUFFER_MAX_BYTES);
+const _: () = assert!(FRAME_HEADER_BYTES + 40 + APPEND_STREAMS_MAX * 16 < IDLE_BUFFER_MAX_BYTES);

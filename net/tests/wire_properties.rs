@@ -40,7 +40,9 @@ fn one_of<T: Copy + std::fmt::Debug + 'static>(values: &'static [T]) -> impl Str
 
 proptest! {
     #[test]
-    fn hello_round_trips(highest in 1..=u16::MAX, shard in 0..u32::MAX, some: bool, capabilities: u64) {
+    fn hello_round_trips(
+        highest in 1..=u16::MAX, shard in 0..u32::MAX, some: bool, capabilities: u64,
+    ) {
         let shard = some.then_some(ShardId(shard));
         let hello = Hello { version_lowest: 1, version_highest: highest, shard, capabilities };
         let mut out = Vec::new();
@@ -113,7 +115,8 @@ proptest! {
 
     #[test]
     fn reads_round_trip(
-        from: u64, limits: (u32, u32), shard: u32, stream in name(), kind in prop::option::of(name()),
+        from: u64, limits: (u32, u32), shard: u32,
+        stream in name(), kind in prop::option::of(name()),
         direction in one_of(&[Direction::Forwards, Direction::Backwards]),
         consistency in one_of(&[Consistency::Linearizable, Consistency::Any]),
     ) {
@@ -214,7 +217,8 @@ proptest! {
 
     #[test]
     fn damaged_frames_never_panic(
-        kind in one_of(&FrameKind::ALL), body in bytes(200), flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
+        kind in one_of(&FrameKind::ALL), body in bytes(200),
+        flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
     ) {
         let mut out = Vec::new();
         encode_frame(&mut out, kind, 1, &body);
@@ -228,7 +232,8 @@ proptest! {
 
     #[test]
     fn a_frame_buffer_gives_what_was_sent_in_any_pieces(
-        bodies in prop::collection::vec(bytes(3000), 1..20), pieces in prop::collection::vec(1_usize..5000, 1..50),
+        bodies in prop::collection::vec(bytes(3000), 1..20),
+        pieces in prop::collection::vec(1_usize..5000, 1..50),
     ) {
         let mut sent = Vec::new();
         for (correlation, body) in (0..).zip(&bodies) {

@@ -166,8 +166,7 @@ pub fn decode_header(
     if reserved != 0 {
         return Err(FrameError::Reserved { value: reserved, correlation });
     }
-    let kind =
-        FrameKind::from_code(kind).ok_or(FrameError::UnknownKind { kind, correlation })?;
+    let kind = FrameKind::from_code(kind).ok_or(FrameError::UnknownKind { kind, correlation })?;
     if length as usize > body_max_bytes {
         let (length, limit) = (u64::from(length), body_max_bytes as u64);
         return Err(FrameError::TooLong { length, limit, correlation });
@@ -187,10 +186,7 @@ fn header_fields(bytes: &[u8]) -> Result<(u32, u32, u16, u64, u64), TooShort> {
 }
 
 /// Decodes the frame at the front of `bytes` and checks its checksum.
-pub fn decode_frame(
-    bytes: &[u8],
-    body_max_bytes: usize,
-) -> Result<Decoded<Frame<'_>>, FrameError> {
+pub fn decode_frame(bytes: &[u8], body_max_bytes: usize) -> Result<Decoded<Frame<'_>>, FrameError> {
     let header = match decode_header(bytes, body_max_bytes)? {
         Decoded::Complete { value, .. } => value,
         Decoded::NeedMore(lacking) => return Ok(Decoded::NeedMore(lacking)),
@@ -239,7 +235,8 @@ impl OpenFrame {
     /// Panics when the buffer was cut in between or the body has 4 GiB: both are the caller's slip.
     pub fn finish(self, out: &mut [u8]) {
         let body_bytes = out.len().checked_sub(self.body_start()).expect("begin() wrote a header");
-        let length = u32::try_from(body_bytes).expect("bodies are bounded by limits far below 4 GiB");
+        let length =
+            u32::try_from(body_bytes).expect("bodies are bounded by limits far below 4 GiB");
         let frame = &mut out[self.start..];
         let checksum = crc32c::crc32c(&frame[8..]);
         frame[..4].copy_from_slice(&length.to_le_bytes());
@@ -316,7 +313,8 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             let got = decode_frame(&bad, LIMIT);
             // A longer length looks like a frame that is not there yet; all else is an error.
-            let longer = bit < 32 && bad[..4] > bytes[..4] && matches!(got, Ok(Decoded::NeedMore(_)));
+            let longer =
+                bit < 32 && bad[..4] > bytes[..4] && matches!(got, Ok(Decoded::NeedMore(_)));
             assert!(got.is_err() || longer, "bit {bit}: {got:?}");
         }
     }
@@ -325,11 +323,10 @@ mod tests {
     fn oversized_is_known_from_the_header_alone() {
         let mut bytes = sample();
         bytes.truncate(FRAME_HEADER_BYTES);
-        assert_eq!(decode_header(&bytes, 4).unwrap_err(), FrameError::TooLong {
-            length: 5,
-            limit: 4,
-            correlation: 0x1122_3344_5566_7788,
-        });
+        assert_eq!(
+            decode_header(&bytes, 4).unwrap_err(),
+            FrameError::TooLong { length: 5, limit: 4, correlation: 0x1122_3344_5566_7788 }
+        );
         assert!(decode_header(&bytes, 5).is_ok());
     }
 

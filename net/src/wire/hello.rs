@@ -29,12 +29,7 @@ impl Hello {
     /// What this version's client says.
     #[must_use]
     pub const fn new(shard: Option<ShardId>) -> Self {
-        Self {
-            version_lowest: WIRE_VERSION,
-            version_highest: WIRE_VERSION,
-            shard,
-            capabilities: 0,
-        }
+        Self { version_lowest: WIRE_VERSION, version_highest: WIRE_VERSION, shard, capabilities: 0 }
     }
 
     /// The version to speak with this client, if there is one.
@@ -69,8 +64,7 @@ impl Hello {
         }
         let version_lowest = cursor.u16().map_err(short(HELLO))?;
         let version_highest = cursor.u16().map_err(short(HELLO))?;
-        let mut hello =
-            Self { version_lowest, version_highest, shard: None, capabilities: 0 };
+        let mut hello = Self { version_lowest, version_highest, shard: None, capabilities: 0 };
         if hello.version_in_common().is_none() {
             return Ok(hello);
         }

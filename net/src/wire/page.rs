@@ -256,16 +256,19 @@ mod tests {
     fn record(revision: u64, data: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let body = [b"t", data].concat();
-        encode_event(&mut out, &EventParts {
-            lsn: Lsn(revision + 1),
-            revision: Revision(revision),
-            hlc: Hlc(1 << 16),
-            id: 9,
-            stream: "s",
-            type_length: 1,
-            metadata_length: 0,
-            body: &body,
-        });
+        encode_event(
+            &mut out,
+            &EventParts {
+                lsn: Lsn(revision + 1),
+                revision: Revision(revision),
+                hlc: Hlc(1 << 16),
+                id: 9,
+                stream: "s",
+                type_length: 1,
+                metadata_length: 0,
+                body: &body,
+            },
+        );
         out
     }
 
