@@ -1,1 +1,98 @@
-fn main() {}
+//! The `duolog` program: command line, settings, boot probes, and the commands behind them.
+
+mod bench;
+mod cli;
+mod doctor;
+mod exit;
+mod logging;
+mod output;
+mod probe;
+mod serve;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, ConfigCommand, DoctorArgs};
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::settings::flags::SettingFlags;
+use crate::settings::{Settings, Surroundings, show};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let json = cli.command.json();
+    match run(cli.command) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            report(&failure, json);
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Serve(arguments) => {
+            let settings = load(&arguments.settings)?;
+            logging::start(&settings.logging.level, &settings.logging.format);
+            serve::run(&settings)
+        }
+        Command::Config(ConfigCommand::Show { json, settings }) => show(&load(&settings)?, json),
+        Command::Config(ConfigCommand::Default) => {
+            let mut output = Output::new();
+            output.text(&show::default_file())?;
+            output.flush()?;
+            Ok(Exit::Ok)
+        }
+        Command::Doctor(arguments) => doctor(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments.arguments),
+    }
+}
+
+fn load(flags: &SettingFlags) -> Result<Settings, Failure> {
+    Settings::load(flags, &Surroundings::of_this_process())
+}
+
+fn show(settings: &Settings, json: bool) -> Result<Exit, Failure> {
+    let mut output = Output::new();
+    if json {
+        output.json(&show::json(settings))?;
+    } else {
+        output.text(&show::table(settings))?;
+    }
+    output.flush()?;
+    Ok(Exit::Ok)
+}
+
+fn doctor(arguments: &DoctorArgs) -> Result<Exit, Failure> {
+    let settings = load(&arguments.settings)?;
+    let findings = doctor::examine(&settings);
+    let mut output = Output::new();
+    if arguments.json {
+        output.json(&doctor::json(&findings))?;
+    } else {
+        output.text(&doctor::table(&findings))?;
+    }
+    output.flush()?;
+    Ok(if doctor::failed(&findings) { Exit::CheckFailed } else { Exit::Ok })
+}
+
+/// Says on standard error why the command failed: one line per problem, or one JSON document.
+fn report(failure: &Failure, json: bool) {
+    if failure.text.is_empty() {
+        return;
+    }
+    if json {
+        let exit = failure.exit;
+        let error = serde_json::json!({
+            "error": { "exit": exit.code(), "name": exit.name(), "text": failure.text },
+        });
+        eprintln!("{error}");
+    } else {
+        for line in failure.text.lines() {
+            eprintln!("duolog: {line}");
+        }
+    }
+}

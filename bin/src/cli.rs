@@ -1,0 +1,132 @@
+//! The command line: the tree of commands and what their `--help` teaches. Each command's own
+//! arguments live with the command.
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::settings::flags::SettingFlags;
+
+const AFTER_HELP: &str = "\
+Examples:
+  duolog doctor --data-dir ./data               is this machine fit, and what to change
+  duolog serve --standalone --data-dir ./data   one node, every event on this disk
+  duolog config show --shards-count 4           each setting and where it came from
+  duolog config default > duolog.toml           a commented configuration file
+
+Results go to standard output, logs and errors to standard error. Exit codes are listed in
+docs/OPERATIONS.md: 0 done, 1 a check failed, 2 usage or configuration, 3 unreachable,
+4 refused, 5 outcome unknown, 10 and up a server that cannot run.";
+
+/// A durable event log: streams of events, appended atomically, on disk before the answer.
+#[derive(Debug, Parser)]
+#[command(name = "duolog", version, after_help = AFTER_HELP, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a server in the foreground.
+    #[command(after_help = SERVE_HELP)]
+    Serve(ServeArgs),
+    /// Show settings and where they come from, or print a configuration file.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Look at this machine: what a server needs, and the remedy for what is missing.
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(DoctorArgs),
+    /// Load generator and measurements.
+    #[command(disable_help_flag = true)]
+    Bench(BenchArgs),
+}
+
+const SERVE_HELP: &str = "\
+Examples:
+  duolog serve --standalone --data-dir ./data
+  duolog serve --config /etc/duolog.toml --shards-cpus 2-9
+  DUOLOG_LISTEN_CLIENT=0.0.0.0:7400 duolog serve --standalone --data-dir /var/lib/duolog
+
+SIGTERM or SIGINT drains and exits with 0; a second one exits at once.";
+
+const DOCTOR_HELP: &str = "\
+Examples:
+  duolog doctor --data-dir /var/lib/duolog
+  duolog doctor --config /etc/duolog.toml --json
+
+Each line is ok, warn (a server starts, but slower or less safe) or FAIL (it would refuse to
+start) with the remedy below it. Exit code 1 if anything fails.";
+
+/// `duolog serve`
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// Settings.
+    #[command(flatten)]
+    pub settings: SettingFlags,
+}
+
+/// `duolog config`
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print each setting's value and where it came from.
+    Show {
+        /// Machine-readable output.
+        #[arg(long)]
+        json: bool,
+        /// Settings.
+        #[command(flatten)]
+        settings: SettingFlags,
+    },
+    /// Print a commented duolog.toml with every default.
+    Default,
+}
+
+/// `duolog doctor`
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Machine-readable output.
+    #[arg(long)]
+    pub json: bool,
+    /// Settings.
+    #[command(flatten)]
+    pub settings: SettingFlags,
+}
+
+/// `duolog bench`: everything behind it belongs to the load generator.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// The load generator's own arguments.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+}
+
+impl Command {
+    /// Whether errors are to be printed for machines too.
+    #[must_use]
+    pub const fn json(&self) -> bool {
+        match self {
+            Self::Serve(_) | Self::Bench(_) | Self::Config(ConfigCommand::Default) => false,
+            Self::Config(ConfigCommand::Show { json, .. }) => *json,
+            Self::Doctor(arguments) => arguments.json,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_tree_of_commands_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_explains_itself() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Probes of the machine: small questions to the kernel and the disk with typed answers. `doctor`
+//! prints them all; a server asks the ones it cannot live without before it touches anything.
+
+pub mod affinity;
+pub mod device;
+pub mod direct;
+pub mod latency;
+pub mod memlock;
+pub mod port;
+pub mod uring;
+
+use crate::exit::{Exit, Failure};
+use crate::probe::direct::DirectIo;
+use crate::settings::Settings;
+
+/// What a server has to know before it starts. Asks in the order in which a person would repair:
+/// kernel, limits, port, disk. Creates the data directory if it is missing; writes nothing else.
+pub fn boot(settings: &Settings) -> Result<DirectIo, Failure> {
+    let dir = settings.data_dir()?;
+    uring::check().map_err(|error| Failure::new(error.exit(), error))?;
+    memlock::ensure(settings.shards.count).map_err(|error| Failure::new(error.exit(), error))?;
+    port::check(settings.listen.client, &settings.origin("listen.client"))
+        .map_err(|error| Failure::new(error.exit(), error))?;
+    std::fs::create_dir_all(dir).map_err(|error| {
+        let (path, origin) = (dir.display(), settings.origin("data_dir"));
+        let text = format!("cannot create the data directory {path} (from {origin}): {error}");
+        Failure::new(Exit::DataDirUnusable, text)
+    })?;
+    direct::check(dir).map_err(|error| Failure::new(error.exit(), error))
+}

@@ -1,0 +1,273 @@
+//! The table of keys: every setting's name, type, limits, default and one-line description.
+//! Flags, environment variables, the file, `config show` and `config default` all follow from it.
+
+use duolog_engine::limits::{
+    BLOCKS_IN_FLIGHT_MAX, EVENT_MAX_BYTES_DEFAULT, IDEMPOTENCY_WINDOW_DEFAULT,
+    SEGMENT_SIZE_BYTES_DEFAULT, SEGMENT_SIZE_BYTES_MAX, SEGMENT_SIZE_BYTES_MIN,
+    SHARD_IN_FLIGHT_MAX,
+};
+
+/// What a setting's value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Switch,
+    /// A path.
+    Path,
+    /// IP address and port.
+    Address,
+    /// A whole number within limits, both included.
+    Number {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// A number of bytes, optionally with `KiB`, `MiB` or `GiB`.
+    Bytes {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+        /// The number must be a multiple of this.
+        unit: u64,
+    },
+    /// One of a few words.
+    Choice(&'static [&'static str]),
+    /// A CPU list, or in the file one entry per shard.
+    Cpus,
+}
+
+/// What holds when nobody says anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// A fixed number.
+    Number(u64),
+    /// A fixed text.
+    Text(&'static str),
+    /// A fixed switch.
+    Switch(bool),
+    /// Nothing fixed: `means` says what happens, `example` shows a value.
+    Unset {
+        /// What happens without a value.
+        means: &'static str,
+        /// A value, as TOML.
+        example: &'static str,
+    },
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Dotted name, as in the file.
+    pub name: &'static str,
+    /// Type and limits.
+    pub kind: Kind,
+    /// Default.
+    pub fallback: Fallback,
+    /// One line for people.
+    pub doc: &'static str,
+}
+
+impl Key {
+    /// The flag: `--shards-count`.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.name.replace(['.', '_'], "-")
+    }
+
+    /// The environment variable: `DUOLOG_SHARDS_COUNT`.
+    #[must_use]
+    pub fn env(&self) -> String {
+        format!("{ENV_PREFIX}{}", self.name.replace('.', "_").to_uppercase())
+    }
+
+    /// Its place in [`KEYS`].
+    #[must_use]
+    pub fn index(name: &str) -> Option<usize> {
+        KEYS.iter().position(|key| key.name == name)
+    }
+
+    /// What is allowed, for messages and documents.
+    #[must_use]
+    pub fn allowed(&self) -> String {
+        match self.kind {
+            Kind::Switch => "true or false".to_owned(),
+            Kind::Path => "a path".to_owned(),
+            Kind::Address => "an IP address and port like 127.0.0.1:7400 or [::1]:7400".to_owned(),
+            Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
+            Kind::Bytes { min, max, unit } => {
+                let (min, max) = (write_bytes(min), write_bytes(max));
+                let multiple = match unit {
+                    1 => String::new(),
+                    unit => format!(", a multiple of {}", write_bytes(unit)),
+                };
+                format!("a number of bytes from {min} to {max}{multiple}")
+            }
+            Kind::Choice(words) => format!("one of {}", words.join(", ")),
+            Kind::Cpus => "a list of CPUs like \"2-9\" or \"0,2,4\", \
+                           or in the file one entry per shard"
+                .to_owned(),
+        }
+    }
+}
+
+/// `67108864` becomes `64 MiB`; what is no whole multiple stays a number.
+#[must_use]
+pub fn write_bytes(bytes: u64) -> String {
+    for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+        if bytes > 0 && bytes.is_multiple_of(1 << shift) {
+            return format!("{} {unit}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
+}
+
+/// Every setting's environment variable starts with this.
+pub const ENV_PREFIX: &str = "DUOLOG_";
+
+/// Most shards of a node. Each is a core; directories are numbered with three digits.
+pub const SHARDS_MAX: u64 = 512;
+/// Largest `limits.event_max_bytes`: a block takes one append of 64 MiB beside its overhead.
+pub const EVENT_MAX_BYTES_MAX: u64 = 64 << 20;
+
+/// All settings, in the order in which they are shown.
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "data_dir",
+        kind: Kind::Path,
+        fallback: Fallback::Unset {
+            means: "must be given to serve",
+            example: "\"/var/lib/duolog\"",
+        },
+        doc: "Directory that holds the log. Its file system must do direct I/O (no tmpfs).",
+    },
+    Key {
+        name: "standalone",
+        kind: Kind::Switch,
+        fallback: Fallback::Switch(false),
+        doc: "Serve alone, without a peer and without S3: every event has one copy, on this disk.",
+    },
+    Key {
+        name: "listen.client",
+        kind: Kind::Address,
+        fallback: Fallback::Text("127.0.0.1:7400"),
+        doc: "Address and port for clients.",
+    },
+    Key {
+        name: "shards.count",
+        kind: Kind::Number { min: 1, max: SHARDS_MAX },
+        fallback: Fallback::Unset {
+            means: "the number of CPUs in shards.cpus, else in the process's affinity mask",
+            example: "8",
+        },
+        doc: "Number of shards; fixed when the data directory is created.",
+    },
+    Key {
+        name: "shards.cpus",
+        kind: Kind::Cpus,
+        fallback: Fallback::Unset { means: "no pinning", example: "\"2-9\"" },
+        doc: "CPUs to pin the shards to: a list (one CPU per shard), or in the file an array \
+              with one entry per shard.",
+    },
+    Key {
+        name: "log.segment_size_bytes",
+        kind: Kind::Bytes {
+            min: SEGMENT_SIZE_BYTES_MIN as u64,
+            max: SEGMENT_SIZE_BYTES_MAX as u64,
+            unit: 4096,
+        },
+        fallback: Fallback::Number(SEGMENT_SIZE_BYTES_DEFAULT as u64),
+        doc: "Size of one segment file; each shard keeps a prepared one ready.",
+    },
+    Key {
+        name: "log.blocks_in_flight",
+        kind: Kind::Number { min: 1, max: BLOCKS_IN_FLIGHT_MAX as u64 },
+        fallback: Fallback::Number(2),
+        doc: "Group commits a shard may be writing at one time.",
+    },
+    Key {
+        name: "log.idempotency_window",
+        kind: Kind::Number { min: 1, max: 1 << 28 },
+        fallback: Fallback::Number(IDEMPOTENCY_WINDOW_DEFAULT as u64),
+        doc: "Appends with an idempotency key that each shard remembers.",
+    },
+    Key {
+        name: "limits.event_max_bytes",
+        kind: Kind::Bytes { min: 1 << 10, max: EVENT_MAX_BYTES_MAX, unit: 1 },
+        fallback: Fallback::Number(EVENT_MAX_BYTES_DEFAULT as u64),
+        doc: "Largest event: type, metadata and data together. An append may be 1 MiB larger.",
+    },
+    Key {
+        name: "limits.connection_in_flight",
+        kind: Kind::Number { min: 1, max: 65_536 },
+        fallback: Fallback::Number(1024),
+        doc: "Unanswered requests allowed on one connection; more are answered with Busy.",
+    },
+    Key {
+        name: "limits.shard_in_flight",
+        kind: Kind::Number { min: 1, max: SHARD_IN_FLIGHT_MAX as u64 },
+        fallback: Fallback::Number(SHARD_IN_FLIGHT_MAX as u64),
+        doc: "Unanswered requests allowed on one shard; more are answered with Busy.",
+    },
+    Key {
+        name: "memory.hot_streams",
+        kind: Kind::Number { min: 1, max: 1 << 28 },
+        fallback: Fallback::Number(524_288),
+        doc: "Stream heads each shard keeps in memory; others are looked up in index files.",
+    },
+    Key {
+        name: "memory.recent_blocks_bytes",
+        kind: Kind::Bytes { min: 64 << 10, max: 64 << 30, unit: 1 },
+        fallback: Fallback::Number(32 << 20),
+        doc: "Newest blocks each shard keeps in memory for readers at the end of the log.",
+    },
+    Key {
+        name: "watchdog.bound_ms",
+        kind: Kind::Number { min: 1, max: 60_000 },
+        fallback: Fallback::Number(20),
+        doc: "A shard that has work and has not run for this long, in milliseconds, is woken.",
+    },
+    Key {
+        name: "logging.level",
+        kind: Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+        fallback: Fallback::Text("info"),
+        doc: "Least important messages to log. Logs go to standard error.",
+    },
+    Key {
+        name: "logging.format",
+        kind: Kind::Choice(&["auto", "human", "json"]),
+        fallback: Fallback::Text("auto"),
+        doc: "Form of the log; auto is human on a terminal and json otherwise.",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_flags_and_variables_are_unique_and_alike() {
+        for (index, key) in KEYS.iter().enumerate() {
+            assert_eq!(Key::index(key.name), Some(index));
+            let same =
+                KEYS.iter().filter(|other| other.flag() == key.flag() || other.env() == key.env());
+            assert_eq!(same.count(), 1, "{}", key.name);
+            assert!(key.doc.ends_with('.'), "{}: a doc line is a sentence", key.name);
+        }
+        let key = &KEYS[Key::index("shards.count").unwrap()];
+        assert_eq!(
+            (key.flag().as_str(), key.env().as_str()),
+            ("shards-count", "DUOLOG_SHARDS_COUNT")
+        );
+    }
+
+    #[test]
+    fn bytes_are_written_with_the_largest_whole_unit() {
+        assert_eq!(write_bytes(64 << 20), "64 MiB");
+        assert_eq!(write_bytes(4096), "4 KiB");
+        assert_eq!(write_bytes(2 << 30), "2 GiB");
+        assert_eq!(write_bytes(1000), "1000");
+        assert_eq!(write_bytes(0), "0");
+    }
+}
