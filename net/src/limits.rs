@@ -31,9 +31,9 @@ pub const CONNECTION_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 pub const CONNECTION_UNSENT_MAX_BYTES_DEFAULT: usize = 8 << 20;
 /// What a refused client is told to wait, milliseconds: a few group commits.
 pub const BUSY_RETRY_AFTER_MS: u32 = 10;
-/// A connection's own buffers keep at most this capacity while they are empty, bytes: a request
-/// or answer of ordinary size never allocates, thousands of idle connections cost little.
-pub const IDLE_BUFFER_MAX_BYTES: usize = 16 << 10;
+/// A connection's own buffers keep at most this capacity while they are empty, bytes. It holds the
+/// receipts of all requests that may be in flight, so that ordinary traffic never allocates.
+pub const IDLE_BUFFER_MAX_BYTES: usize = 128 << 10;
 
 /// Largest frame body a server with this `limits.event_max_bytes` takes, bytes.
 #[must_use]
@@ -55,3 +55,8 @@ const _: () = assert!(PAGE_MAX_BYTES < CONNECTION_BYTES_MAX_DEFAULT);
 const _: () = assert!(PAGE_BYTES_DEFAULT <= PAGE_MAX_BYTES);
 // An answer to the append with the most streams fits into the idle buffer.
 const _: () = assert!(FRAME_HEADER_BYTES + 40 + APPEND_STREAMS_MAX * 16 < IDLE_BUFFER_MAX_BYTES);
+// So do the answers to all appends to one stream that may be in flight, by default.
+const _: () = assert!(
+    (FRAME_HEADER_BYTES + 40 + 16) * CONNECTION_REQUESTS_MAX_DEFAULT as usize
+        <= IDLE_BUFFER_MAX_BYTES
+);

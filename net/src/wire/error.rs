@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Write as _;
 
-use duolog_engine::append::Expect;
+use duolog_engine::append::{AppendError, Expect};
 use duolog_engine::bytes::Cursor;
 use duolog_engine::ids::Revision;
 
@@ -152,6 +152,20 @@ impl ErrorFrame {
         out.truncate(start + length);
         out[start - 4..start].copy_from_slice(&(length as u32).to_le_bytes());
         frame.finish(out);
+    }
+}
+
+impl From<&AppendError> for ErrorFrame {
+    /// The code and numbers for an append that `AppendView::parse` refused; its text is the
+    /// error's own.
+    fn from(error: &AppendError) -> Self {
+        match *error {
+            AppendError::EventTooLarge { size, limit }
+            | AppendError::AppendTooLarge { size, limit } => {
+                Self::new(ErrorCode::TooLarge).numbers(size, limit)
+            }
+            _ => Self::new(ErrorCode::BadRequest),
+        }
     }
 }
 

@@ -1,0 +1,464 @@
+//! The server's side of one connection, as a machine without a socket.
+//!
+//! Owns the bytes of a frame that has not come completely, the answers that the socket has not
+//! taken, and the count of what is in flight. Promises:
+//! * nothing is read before a good hello; garbage gets one error, then [`Flow::Close`];
+//! * a request over a limit gets `Busy` at once; nothing is queued for it;
+//! * a client that does not read its answers is not read from ([`Flow::Pause`]);
+//! * a request's bytes are lent to the caller where they lie; after warm-up nothing is allocated.
+//!
+//! Left to the driver: sockets, time limits (a hello that does not come), what a request means.
+//! A session is plain data: it can be sent to another shard's thread together with its socket.
+//!
+//! ```
+//! use duolog_net::session::{Flow, Request, Session, Settings};
+//! use duolog_net::wire::{self, ErrorCode, ErrorFrame, Hello};
+//!
+//! let mut received = Vec::new();
+//! Hello::new(None).encode(&mut received, 0);
+//! wire::encode_frame(&mut received, wire::FrameKind::Append, 1, b"not an append");
+//!
+//! let mut session = Session::new(Settings::default());
+//! let flow = session.receive(&received, &mut |ticket, request, answers| {
+//!     assert_eq!(request, Request::Append(b"not an append"));
+//!     answers.refuse(ticket, &ErrorFrame::new(ErrorCode::BadRequest), "not an append");
+//! });
+//! assert_eq!(flow, Flow::Read);
+//! let count = session.answers().unsent().len();
+//! session.answers().sent(count);
+//! ```
+
+mod answers;
+#[cfg(test)]
+mod tests;
+
+use duolog_engine::ids::{ClusterId, NodeId, ShardId};
+
+pub use answers::{Answers, Ticket};
+
+use crate::limits::{
+    BUSY_RETRY_AFTER_MS, CONNECTION_BYTES_MAX_DEFAULT, CONNECTION_REQUESTS_MAX_DEFAULT,
+    CONNECTION_UNSENT_MAX_BYTES_DEFAULT, FRAME_BODY_MAX_BYTES_DEFAULT, IDLE_BUFFER_MAX_BYTES,
+    WIRE_VERSION,
+};
+use crate::wire::{
+    BodyError, Decoded, ErrorCode, ErrorFrame, Frame, FrameError, FrameKind, Hello, HelloAccepted,
+    Message, ReadLog, ReadStream, decode_frame, encode_frame,
+};
+
+/// What a session has to know about its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// This node.
+    pub node: NodeId,
+    /// Shards of the cluster, at least 1.
+    pub shard_count: u32,
+    /// The shard whose thread serves this connection.
+    pub shard: ShardId,
+    /// Largest frame body taken: [`crate::limits::frame_body_max_bytes`].
+    pub frame_body_max_bytes: usize,
+    /// `limits.connection_requests_max`, at least 1.
+    pub requests_max: u32,
+    /// `limits.connection_bytes_max`: at least one largest frame body and one largest page.
+    pub bytes_max: u32,
+    /// `limits.connection_unsent_max_bytes`.
+    pub unsent_max_bytes: usize,
+}
+
+impl Default for Settings {
+    /// One shard, no identity, default limits: for tests.
+    fn default() -> Self {
+        Self {
+            cluster: ClusterId(0),
+            node: NodeId(0),
+            shard_count: 1,
+            shard: ShardId(0),
+            frame_body_max_bytes: FRAME_BODY_MAX_BYTES_DEFAULT,
+            requests_max: CONNECTION_REQUESTS_MAX_DEFAULT,
+            bytes_max: CONNECTION_BYTES_MAX_DEFAULT,
+            unsent_max_bytes: CONNECTION_UNSENT_MAX_BYTES_DEFAULT,
+        }
+    }
+}
+
+/// A request, borrowed from the received bytes. Hello and ping are answered by the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// The bytes that `AppendView::parse` takes; not looked at yet.
+    Append(&'a [u8]),
+    /// A page of a stream.
+    ReadStream(ReadStream<'a>),
+    /// A page of a shard's log; the shard exists.
+    ReadLog(ReadLog),
+}
+
+/// What the driver does with the connection next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Read from the socket; send what is unsent.
+    Read,
+    /// Do not read; send what is unsent. When [`Session::flow`] says [`Flow::Read`] again after
+    /// [`Answers::sent`], call [`Session::resume`] before reading.
+    Pause,
+    /// The client asked for this shard: hand socket and session to its thread, which calls
+    /// [`Session::serve_at`]. A driver that cannot hand over calls it with its own shard.
+    HandOver(ShardId),
+    /// Do not read; send what is unsent and close when [`Session::is_done`]. Shut down writing
+    /// first and drop what still comes for a moment: closing over unread bytes resets the
+    /// connection, and the client would not see the error.
+    Close,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// No hello yet.
+    Greeting,
+    /// A hello asks for another shard; its answer has to wait.
+    HandingOver { shard: ShardId, correlation: u64 },
+    /// Requests.
+    Serving,
+    /// The client will send nothing more; requests in flight are still answered.
+    Ending,
+    /// The client sent what no client sends.
+    Closing,
+}
+
+/// The machine. See the module's text.
+#[derive(Debug)]
+pub struct Session {
+    settings: Settings,
+    phase: Phase,
+    /// Received bytes that could not be used yet: the beginning of a frame, or, after a pause or
+    /// during a handover, whole frames too.
+    held: Vec<u8>,
+    /// How many bytes the frame at the front of `held` lacks as far as known; 0 = not looked at.
+    lacking: usize,
+    answers: Answers,
+}
+
+impl Session {
+    /// A session that waits for the hello.
+    ///
+    /// Panics when the settings leave no room for a single request.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        assert!(settings.shard.0 < settings.shard_count, "the serving shard exists");
+        assert!(settings.requests_max > 0, "one request may be in flight");
+        assert!(
+            settings.frame_body_max_bytes <= settings.bytes_max as usize,
+            "the largest request fits into limits.connection_bytes_max"
+        );
+        Self {
+            answers: Answers::new(settings.unsent_max_bytes),
+            settings,
+            phase: Phase::Greeting,
+            held: Vec::new(),
+            lacking: 0,
+        }
+    }
+
+    /// Takes bytes as they came from the socket, any number of them, and lends each whole request
+    /// to `on_request` with the ticket that its answer gives back, now or later.
+    ///
+    /// Only the beginning of a frame that is not whole is copied. Bytes given during a pause or
+    /// handover are kept: give at most the read that was already under way.
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        on_request: &mut impl FnMut(Ticket, Request<'_>, &mut Answers),
+    ) -> Flow {
+        let mut bytes = bytes;
+        while !self.held.is_empty() && self.flow() == Flow::Read {
+            let (head, rest) = bytes.split_at(self.lacking.min(bytes.len()));
+            self.held.extend_from_slice(head);
+            self.lacking -= head.len();
+            bytes = rest;
+            if self.lacking > 0 {
+                return Flow::Read;
+            }
+            self.cut_held(on_request);
+        }
+        let used = self.cut(bytes, on_request);
+        self.hold(&bytes[used..]);
+        self.flow()
+    }
+
+    /// Goes on with the bytes kept during a pause or handover.
+    pub fn resume(
+        &mut self,
+        on_request: &mut impl FnMut(Ticket, Request<'_>, &mut Answers),
+    ) -> Flow {
+        self.receive(&[], on_request)
+    }
+
+    /// The client has shut down its side. What is in flight is still answered; the beginning of
+    /// a frame is dropped. See [`Session::is_done`].
+    pub fn end_of_input(&mut self) {
+        match self.phase {
+            Phase::Greeting | Phase::HandingOver { .. } => self.close(),
+            Phase::Serving => {
+                self.phase = Phase::Ending;
+                self.held = Vec::new();
+                self.lacking = 0;
+            }
+            Phase::Ending | Phase::Closing => {}
+        }
+    }
+
+    /// Accepts the hello that asked for another shard: `shard`'s thread serves from now on.
+    /// Call [`Session::resume`] next.
+    ///
+    /// Panics unless the flow is [`Flow::HandOver`].
+    pub fn serve_at(&mut self, shard: ShardId) {
+        let Phase::HandingOver { correlation, .. } = self.phase else {
+            panic!("only a session that is handed over can be taken over");
+        };
+        assert!(shard.0 < self.settings.shard_count, "the serving shard exists");
+        self.settings.shard = shard;
+        self.accept(correlation);
+    }
+
+    /// What the driver does next.
+    #[must_use]
+    pub const fn flow(&self) -> Flow {
+        match self.phase {
+            Phase::Closing | Phase::Ending => Flow::Close,
+            Phase::HandingOver { shard, .. } => Flow::HandOver(shard),
+            Phase::Greeting | Phase::Serving if self.answers.is_full() => Flow::Pause,
+            Phase::Greeting | Phase::Serving => Flow::Read,
+        }
+    }
+
+    /// Under [`Flow::Close`]: whether the socket can be closed now, because nothing is unsent and,
+    /// after a proper end of input, nothing is in flight.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let answered = self.phase != Phase::Ending || self.answers.requests_in_flight() == 0;
+        self.flow() == Flow::Close && answered && self.answers.unsent_bytes() == 0
+    }
+
+    /// Whether the hello was accepted. Drivers bound the time until it is.
+    #[must_use]
+    pub const fn is_greeted(&self) -> bool {
+        matches!(self.phase, Phase::Serving | Phase::Ending)
+    }
+
+    /// Where answers go, and what is unsent.
+    pub const fn answers(&mut self) -> &mut Answers {
+        &mut self.answers
+    }
+
+    /// Checks the machine's invariants; for tests and simulation.
+    pub fn check(&self) {
+        self.answers.check();
+        assert!(self.answers.requests_in_flight() <= self.settings.requests_max);
+        assert!(self.answers.bytes_in_flight() <= self.settings.bytes_max);
+        assert!(self.lacking == 0 || !self.held.is_empty());
+        assert!(self.phase != Phase::Closing || self.held.is_empty());
+    }
+
+    fn hold(&mut self, bytes: &[u8]) {
+        if self.flow() == Flow::Close {
+            return;
+        }
+        self.held.extend_from_slice(bytes);
+    }
+
+    fn close(&mut self) {
+        self.phase = Phase::Closing;
+        self.held = Vec::new();
+        self.lacking = 0;
+    }
+
+    fn cut_held(&mut self, on_request: &mut impl FnMut(Ticket, Request<'_>, &mut Answers)) {
+        let mut held = std::mem::take(&mut self.held);
+        let used = self.cut(&held, on_request);
+        if self.phase == Phase::Closing {
+            return;
+        }
+        held.drain(..used);
+        if !held.is_empty() || held.capacity() <= IDLE_BUFFER_MAX_BYTES {
+            self.held = held;
+        }
+    }
+
+    /// Serves the whole frames at the front of `bytes`; returns how many bytes they took.
+    fn cut(
+        &mut self,
+        bytes: &[u8],
+        on_request: &mut impl FnMut(Ticket, Request<'_>, &mut Answers),
+    ) -> usize {
+        let mut used_in_all = 0;
+        self.lacking = 0;
+        while self.flow() == Flow::Read && used_in_all < bytes.len() {
+            match decode_frame(&bytes[used_in_all..], self.settings.frame_body_max_bytes) {
+                Ok(Decoded::Complete { value, used }) => {
+                    used_in_all += used;
+                    self.frame(&value, on_request);
+                }
+                Ok(Decoded::NeedMore(lacking)) => {
+                    self.lacking = lacking;
+                    break;
+                }
+                Err(error) => {
+                    self.refuse_frame(&error);
+                    break;
+                }
+            }
+        }
+        used_in_all
+    }
+
+    fn frame(
+        &mut self,
+        frame: &Frame<'_>,
+        on_request: &mut impl FnMut(Ticket, Request<'_>, &mut Answers),
+    ) {
+        let expected = match frame.kind {
+            FrameKind::Hello => self.phase == Phase::Greeting,
+            FrameKind::Append | FrameKind::ReadStream | FrameKind::ReadLog | FrameKind::Ping => {
+                self.phase == Phase::Serving
+            }
+            _ => false,
+        };
+        if !expected {
+            return self.refuse_kind(frame);
+        }
+        let (request, cost_bytes) = match Message::decode(frame) {
+            Err(error) => return self.refuse_body(frame, &error),
+            Ok(Message::Hello(hello)) => return self.hello(&hello, frame.correlation),
+            Ok(Message::Ping(body)) => {
+                let out = self.answers.out();
+                return encode_frame(out, FrameKind::Pong, frame.correlation, body);
+            }
+            Ok(Message::Append(body)) => {
+                let cost_bytes = u32::try_from(body.len()).expect("new() bounds the frame limit");
+                (Request::Append(body), cost_bytes)
+            }
+            Ok(Message::ReadStream(read)) => (Request::ReadStream(read), read.page_bytes()),
+            Ok(Message::ReadLog(read)) if read.shard.0 >= self.settings.shard_count => {
+                return self.refuse_shard(frame.correlation, read.shard);
+            }
+            Ok(Message::ReadLog(read)) => (Request::ReadLog(read), read.page_bytes()),
+            Ok(_) => unreachable!("the kinds that only a server sends were refused above"),
+        };
+        match self.admit(frame.correlation, cost_bytes) {
+            Some(ticket) => on_request(ticket, request, &mut self.answers),
+            None => self.refuse_busy(frame.correlation, cost_bytes),
+        }
+    }
+
+    fn hello(&mut self, hello: &Hello, correlation: u64) {
+        if hello.version_in_common().is_none() {
+            let (lowest, highest) = (hello.version_lowest, hello.version_highest);
+            let version = u64::from(WIRE_VERSION);
+            ErrorFrame::new(ErrorCode::UnsupportedVersion).numbers(version, version).encode(
+                self.answers.out(),
+                correlation,
+                format_args!(
+                    "the client speaks versions {lowest} to {highest}, this server only \
+                     {WIRE_VERSION}: use a client of the server's release"
+                ),
+            );
+            return self.close();
+        }
+        match hello.shard {
+            Some(shard) if shard.0 >= self.settings.shard_count => {
+                self.refuse_shard(correlation, shard);
+                self.close();
+            }
+            Some(shard) if shard != self.settings.shard => {
+                self.phase = Phase::HandingOver { shard, correlation };
+            }
+            _ => self.accept(correlation),
+        }
+    }
+
+    fn accept(&mut self, correlation: u64) {
+        let Settings { cluster, node, shard_count, shard, .. } = self.settings;
+        let frame_body_max_bytes = u32::try_from(self.settings.frame_body_max_bytes)
+            .expect("new() bounds the frame limit");
+        let accepted = HelloAccepted {
+            version: WIRE_VERSION,
+            shard_count,
+            cluster,
+            node,
+            capabilities: 0,
+            frame_body_max_bytes,
+            requests_max: self.settings.requests_max,
+            shard,
+            bytes_max: self.settings.bytes_max,
+        };
+        accepted.encode(self.answers.out(), correlation);
+        self.phase = Phase::Serving;
+    }
+
+    fn admit(&mut self, correlation: u64, cost_bytes: u32) -> Option<Ticket> {
+        let Settings { requests_max, bytes_max, .. } = self.settings;
+        let bytes = self.answers.bytes_in_flight().checked_add(cost_bytes)?;
+        (self.answers.requests_in_flight() < requests_max && bytes <= bytes_max)
+            .then(|| self.answers.open(correlation, cost_bytes))
+    }
+
+    fn refuse_busy(&mut self, correlation: u64, cost_bytes: u32) {
+        let (requests, bytes) = (self.answers.requests_in_flight(), self.answers.bytes_in_flight());
+        let Settings { requests_max, bytes_max, .. } = self.settings;
+        ErrorFrame::new(ErrorCode::Busy).retry_after_ms(BUSY_RETRY_AFTER_MS).encode(
+            self.answers.out(),
+            correlation,
+            format_args!(
+                "{requests} requests with {bytes} bytes are in flight on this connection, and \
+                 this one has {cost_bytes} bytes; the limits are {requests_max} requests \
+                 (limits.connection_requests_max) and {bytes_max} bytes \
+                 (limits.connection_bytes_max): wait for answers first"
+            ),
+        );
+    }
+
+    fn refuse_shard(&mut self, correlation: u64, shard: ShardId) {
+        let count = self.settings.shard_count;
+        ErrorFrame::new(ErrorCode::BadRequest).encode(
+            self.answers.out(),
+            correlation,
+            format_args!("there is no shard {shard}: the cluster has {count}, counted from 0"),
+        );
+    }
+
+    fn refuse_body(&mut self, frame: &Frame<'_>, error: &BodyError) {
+        let greeting = self.phase == Phase::Greeting;
+        let code = if greeting { ErrorCode::BadFrame } else { ErrorCode::BadRequest };
+        ErrorFrame::new(code).encode(self.answers.out(), frame.correlation, error);
+        if greeting {
+            self.close();
+        }
+    }
+
+    fn refuse_kind(&mut self, frame: &Frame<'_>) {
+        let bad = ErrorFrame::new(ErrorCode::BadFrame);
+        let (out, kind) = (self.answers.out(), frame.kind);
+        if self.phase == Phase::Greeting {
+            let text = format_args!("the first frame must be a Hello, not {kind:?}");
+            bad.encode(out, frame.correlation, text);
+        } else {
+            let text = format_args!("a client does not send {kind:?} here");
+            bad.encode(out, frame.correlation, text);
+        }
+        self.close();
+    }
+
+    fn refuse_frame(&mut self, error: &FrameError) {
+        let (out, correlation) = (self.answers.out(), error.correlation());
+        if let FrameError::TooLong { length, limit, .. } = *error {
+            let too_large = ErrorFrame::new(ErrorCode::TooLarge).numbers(length, limit);
+            let text = format_args!(
+                "{error} (limits.event_max_bytes + 1 MiB): split the append or raise the limit"
+            );
+            too_large.encode(out, correlation, text);
+        } else {
+            ErrorFrame::new(ErrorCode::BadFrame).encode(out, correlation, error);
+        }
+        self.close();
+    }
+}
