@@ -70,7 +70,7 @@ impl Finding {
 pub fn examine(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![
         kernel(),
-        io_uring(),
+        rings(),
         locked_memory(settings),
         open_files(),
         cpus(settings),
@@ -107,7 +107,7 @@ fn parse_release(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn io_uring() -> Finding {
+fn rings() -> Finding {
     match uring::check() {
         Ok(()) => Finding::ok(
             "io_uring",

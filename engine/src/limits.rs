@@ -13,7 +13,8 @@ pub const APPEND_STREAMS_MAX: usize = 256;
 /// Events in one append: bounds the work of one admission and the receipt.
 pub const APPEND_EVENTS_MAX: usize = 65_536;
 /// A block closes when its body reaches this, bytes. 4 -> 64 KiB costs 30 us of disk time,
-/// 256 KiB 100 us more (measured): larger groups would make the next one wait longer than they save.
+/// 256 KiB 100 us more (measured): larger groups would make the next one wait longer than they
+/// save.
 pub const BLOCK_BODY_TARGET_BYTES: usize = 128 << 10;
 /// Largest block body: one append of the largest size alone.
 pub const BLOCK_BODY_MAX_BYTES: usize = (64 << 20) + 2 * APPEND_OVERHEAD_MAX_BYTES;

@@ -69,13 +69,19 @@ pub enum DirectError {
         file_system: String,
     },
     /// No space even for the probe.
-    #[error("{}: no space left on the device; free some, the log needs whole segments", dir.display())]
+    #[error(
+        "{}: no space left on the device; free some, the log needs whole segments",
+        dir.display()
+    )]
     NoSpace {
         /// The directory.
         dir: PathBuf,
     },
     /// The directory cannot be used at all.
-    #[error("cannot write in the data directory {}: {reason}; check its owner and mode", dir.display())]
+    #[error(
+        "cannot write in the data directory {}: {reason}; check its owner and mode",
+        dir.display()
+    )]
     Unusable {
         /// The directory.
         dir: PathBuf,

@@ -82,9 +82,10 @@ fn origin_json(origin: &Origin) -> Json {
 #[must_use]
 pub fn default_file() -> String {
     let mut out = String::from(
-        "# Settings of one Duolog node. A flag (--shards-count) beats an environment variable\n\
-         # (DUOLOG_SHARDS_COUNT), which beats this file, which beats the default. The values below\n\
-         # are the defaults; a key without a fixed default is shown as a comment with an example.\n",
+        "# Settings of one Duolog node. A flag (--shards-count) beats an environment\n\
+         # variable (DUOLOG_SHARDS_COUNT), which beats this file, which beats the default.\n\
+         # The values below are the defaults; a key without a fixed default is shown as a\n\
+         # comment with an example.\n",
     );
     let mut section = "";
     for key in KEYS {

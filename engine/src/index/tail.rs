@@ -537,14 +537,15 @@ mod tests {
             let mut places = Vec::new();
             for (number, expected) in &model {
                 let revision = |index: usize| 5 + index as u64;
+                let (id, start) = (stream(*number), Revision(from));
                 places.clear();
-                tail.places(stream(*number), Revision(from), Direction::Forwards, max, &mut places);
+                tail.places(id, start, Direction::Forwards, max, &mut places);
                 let forwards: Vec<Place> = expected.iter().enumerate()
                     .filter(|(index, _)| revision(*index) >= from)
                     .map(|(_, place)| *place).take(max).collect();
                 prop_assert_eq!(&places, &forwards);
                 places.clear();
-                tail.places(stream(*number), Revision(from), Direction::Backwards, max, &mut places);
+                tail.places(id, start, Direction::Backwards, max, &mut places);
                 let backwards: Vec<Place> = expected.iter().enumerate().rev()
                     .filter(|(index, _)| revision(*index) <= from)
                     .map(|(_, place)| *place).take(max).collect();
