@@ -3,18 +3,32 @@
 
 use std::time::Instant;
 
-use duolog_engine::ids::{Generation, IdempotencyKey, Place, Revision, StreamId};
+use duolog_engine::ids::{
+    ClusterId, Generation, Hlc, IdempotencyKey, LeaseEpoch, Lsn, Place, Revision, ShardId, StreamId,
+};
 use duolog_engine::index::heads::{Head, Heads};
 use duolog_engine::index::keys::KeyWindow;
+use duolog_engine::index::lookup::{Need, PostingLookup, Run};
+use duolog_engine::index::merge::merge;
+use duolog_engine::index::run::{LogState, RunScope};
+use duolog_engine::index::run_view::RunView;
+use duolog_engine::index::run_writer::write_tail;
+use duolog_engine::index::span::Direction;
 use duolog_engine::index::tail::{Tail, TailCapacity};
 use duolog_engine::limits::IDEMPOTENCY_WINDOW_DEFAULT;
+use duolog_engine::segment::LogEnd;
 
 const MILLION: u64 = 1_000_000;
 
-/// Uniform identities without hashing.
+/// Uniform identities, cheaper than hashing names (the finisher of splitmix64).
 fn stream(number: u64) -> StreamId {
-    let high = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    StreamId(u128::from(high ^ high >> 29) << 64 | u128::from(number))
+    let mix = |value: u64| {
+        let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ value >> 31
+    };
+    let upper = mix(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    StreamId(u128::from(upper) << 64 | u128::from(mix(!upper)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "measures; nothing is decided by it")]
@@ -71,4 +85,76 @@ fn figures_of_the_append_path() {
             }
         });
     }
+}
+
+fn scope(generation: u32) -> RunScope {
+    let end = LogEnd { lsn: Lsn(1), hash: [0; 32], hlc: Hlc(1), epoch: LeaseEpoch(0) };
+    RunScope {
+        cluster: ClusterId(1),
+        shard: ShardId(0),
+        first: Generation(generation),
+        last: Generation(generation),
+        state: LogState { end, event_count: 1, append_count: 1 },
+    }
+}
+
+/// One million streams over eight segments; half of each segment's streams go on in the next.
+#[test]
+#[ignore = "prints figures"]
+fn figures_of_run_files() {
+    const SEGMENTS: u32 = 8;
+    let capacity = TailCapacity { streams: MILLION as usize, events: MILLION as usize };
+    let mut tail = Tail::with_capacity(Generation(1), capacity);
+    let whole = timed("million streams, tail -> run", MILLION, || {
+        push_all(&mut tail, MILLION);
+        write_tail(&tail, scope(1), Vec::new()).expect("memory does not fail")
+    });
+    println!("  file {} bytes, resident {}", whole.1.len(), whole.0.size_bytes());
+    let runs: Vec<Vec<u8>> = timed("8 segments, tail -> run", MILLION, || {
+        (0..SEGMENTS).map(|segment| eighth(&mut tail, segment)).collect()
+    });
+    let views: Vec<RunView<'_>> =
+        runs.iter().map(|bytes| RunView::new(bytes).expect("just written")).collect();
+    let (run, bytes) =
+        timed("8 runs -> 1", MILLION, || merge(&views, Vec::new()).expect("just written"));
+    println!("  {:?}, file {} bytes", run.header().counts, bytes.len());
+    timed("filter", MILLION, || {
+        let passed = (0..MILLION).filter(|number| run.may_contain(stream(number + MILLION)));
+        println!("  {} of a million unknown streams pass", passed.count());
+    });
+    timed("open", 1, || RunView::new(&bytes).and_then(|view| view.open())).expect("just written");
+    timed("look up an entry and its places", MILLION, || {
+        let mut out = Vec::with_capacity(10);
+        (0..MILLION).for_each(|number| look_up(&run, &bytes, stream(number), &mut out));
+    });
+}
+
+/// Stream `n` has its first event in segment `n / 125000`, every second one another in the next.
+fn eighth(tail: &mut Tail, segment: u32) -> Vec<u8> {
+    let each = MILLION / 8;
+    tail.clear(Generation(segment + 1));
+    let first = u64::from(segment) * each;
+    let again = (first.saturating_sub(each)..first).step_by(2).map(|number| (number, 1));
+    for ((number, revision), index) in again.chain((first..first + each).map(|n| (n, 0))).zip(0..) {
+        tail.push(stream(number), Revision(revision), index * 72, None);
+    }
+    write_tail(tail, scope(segment + 1), Vec::new()).expect("memory does not fail").1
+}
+
+fn look_up(run: &Run, bytes: &[u8], stream: StreamId, out: &mut Vec<Place>) {
+    let page = |number: u32| &bytes[number as usize * 4096..][..4096];
+    let mut lookup = run.look_up(stream);
+    let entry = loop {
+        match lookup.need() {
+            Need::Page(number) => lookup.feed(page(number)).expect("just written"),
+            Need::Done(entry) => break entry.expect("all streams are there"),
+        }
+    };
+    out.clear();
+    let from = Revision(0);
+    let mut places = PostingLookup::new(run.header(), &entry, from, Direction::Forwards, 10);
+    while let Need::Page(number) = places.need() {
+        places.feed(page(number), out).expect("just written");
+    }
+    assert_eq!(out.len() as u64, entry.span.count);
 }

@@ -6,8 +6,15 @@
 //! that name the page they need. Everything here is derived from the log and never vetoes it: a
 //! damaged file is a typed error whose remedy is to rebuild it from the segments.
 
+pub mod filter;
 pub mod heads;
 mod key_table;
 pub mod keys;
+pub mod lookup;
+pub mod merge;
+pub mod page;
+pub mod run;
+pub mod run_view;
+pub mod run_writer;
 pub mod span;
 pub mod tail;
