@@ -3,6 +3,8 @@
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::offline::inspect::{self, InspectArgs};
+use crate::offline::verify::{self, VerifyArgs};
 use crate::settings::flags::SettingFlags;
 
 const AFTER_HELP: &str = "\
@@ -11,6 +13,7 @@ Examples:
   duolog serve --standalone --data-dir ./data   one node, every event on this disk
   duolog config show --shards-count 4           each setting and where it came from
   duolog config default > duolog.toml           a commented configuration file
+  duolog verify ./data                          every block whole and linked?
 
 Results go to standard output, logs and errors to standard error. Exit codes are listed in
 docs/OPERATIONS.md: 0 done, 1 a check failed, 2 usage or configuration, 3 unreachable,
@@ -37,6 +40,12 @@ pub enum Command {
     /// Look at this machine: what a server needs, and the remedy for what is missing.
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Check every checksum and hash link of a data directory, without a server.
+    #[command(after_help = verify::HELP)]
+    Verify(VerifyArgs),
+    /// Show what lies in one segment file.
+    #[command(after_help = inspect::HELP)]
+    Inspect(InspectArgs),
     /// Load generator and measurements.
     #[command(disable_help_flag = true)]
     Bench(BenchArgs),
@@ -109,6 +118,8 @@ impl Command {
             Self::Serve(_) | Self::Bench(_) | Self::Config(ConfigCommand::Default) => false,
             Self::Config(ConfigCommand::Show { json, .. }) => *json,
             Self::Doctor(arguments) => arguments.json,
+            Self::Verify(arguments) => arguments.json,
+            Self::Inspect(arguments) => arguments.json,
         }
     }
 }

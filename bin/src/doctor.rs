@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
-use crate::probe::{affinity, device, direct, latency, memlock, port, uring};
+use crate::probe::{affinity, device, direct, latency, memlock, port};
 use crate::settings::Settings;
 use crate::settings::cpus::write_list;
 use crate::settings::key::write_bytes;
+use crate::uring::ring;
 
 /// How a point stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -108,10 +109,10 @@ fn parse_release(release: &str) -> Option<(u32, u32)> {
 }
 
 fn rings() -> Finding {
-    match uring::check() {
+    match ring::check() {
         Ok(()) => Finding::ok(
             "io_uring",
-            format!("allowed (kernel.io_uring_disabled = {})", uring::sysctl()),
+            format!("allowed (kernel.io_uring_disabled = {})", ring::sysctl()),
         ),
         Err(error) => Finding::fail("io_uring", &error),
     }

@@ -2,13 +2,18 @@
 
 mod bench;
 mod cli;
+mod datadir;
 mod doctor;
+mod event_line;
 mod exit;
 mod logging;
+mod offline;
 mod output;
 mod probe;
 mod serve;
 mod settings;
+mod timestamp;
+mod uring;
 
 use std::process::ExitCode;
 
@@ -47,6 +52,8 @@ fn run(command: Command) -> Result<Exit, Failure> {
             Ok(Exit::Ok)
         }
         Command::Doctor(arguments) => doctor(&arguments),
+        Command::Verify(arguments) => offline::verify::run(&arguments),
+        Command::Inspect(arguments) => offline::inspect::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments.arguments),
     }
 }

@@ -112,12 +112,16 @@ impl BlockHeader {
         }
         let mut cursor = Cursor::new(&bytes[8..]);
         let version = cursor.u16()?;
-        let _header_length = cursor.u16()?;
+        let header_length = cursor.u16()?;
         if cursor.u32()? != crc32c::crc32c(&bytes[CHECKED_FROM..]) {
             return Err(BlockError::HeaderChecksum);
         }
         if version != VERSION {
             return Err(BlockError::Version(version));
+        }
+        // Version and length lie before the checked bytes, so their values are checked themselves.
+        if usize::from(header_length) != BLOCK_HEADER_BYTES {
+            return Err(BlockError::Malformed("header length"));
         }
         let header = Self {
             body_checksum: cursor.u32()?,

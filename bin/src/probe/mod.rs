@@ -7,17 +7,17 @@ pub mod direct;
 pub mod latency;
 pub mod memlock;
 pub mod port;
-pub mod uring;
 
 use crate::exit::{Exit, Failure};
 use crate::probe::direct::DirectIo;
 use crate::settings::Settings;
+use crate::uring::ring;
 
 /// What a server has to know before it starts. Asks in the order in which a person would repair:
 /// kernel, limits, port, disk. Creates the data directory if it is missing; writes nothing else.
 pub fn boot(settings: &Settings) -> Result<DirectIo, Failure> {
     let dir = settings.data_dir()?;
-    uring::check().map_err(|error| Failure::new(error.exit(), error))?;
+    ring::check().map_err(|error| Failure::new(error.exit(), error))?;
     memlock::ensure(settings.shards.count).map_err(|error| Failure::new(error.exit(), error))?;
     port::check(settings.listen.client, &settings.origin("listen.client"))
         .map_err(|error| Failure::new(error.exit(), error))?;

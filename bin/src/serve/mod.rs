@@ -1,5 +1,6 @@
 //! The server: shards on their executors.
 
+use crate::datadir;
 use crate::exit::{Exit, Failure};
 use crate::probe;
 use crate::settings::Settings;
@@ -7,6 +8,12 @@ use crate::settings::Settings;
 /// Serves until a signal ends it.
 pub fn run(settings: &Settings) -> Result<Exit, Failure> {
     let direct = probe::boot(settings)?;
+    let dir = settings.data_dir()?;
+    let refused = |error: datadir::DataDirError| Failure::new(error.exit(), error);
+    let _lock = datadir::lock(dir).map_err(refused)?;
+    let origin = settings.origin("shards.count");
+    let identity = datadir::identify(dir, settings.shards.count, &origin).map_err(refused)?;
+    tracing::info!(cluster = ?identity.cluster(), node = ?identity.node(), "identity");
     announce(settings, direct.offset_align_bytes);
     Err(Failure::new(Exit::Internal, "the server is not built yet"))
 }
