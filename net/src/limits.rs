@@ -35,6 +35,26 @@ pub const BUSY_RETRY_AFTER_MS: u32 = 10;
 /// receipts of all requests that may be in flight, so that ordinary traffic never allocates.
 pub const IDLE_BUFFER_MAX_BYTES: usize = 128 << 10;
 
+/// What a client's call may take by default, milliseconds, retries included.
+pub const CALL_DEADLINE_MS_DEFAULT: u64 = 5_000;
+/// Longest deadline of a call, milliseconds: a day. Every deadline is finite.
+pub const CALL_DEADLINE_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
+/// What reaching one address may take by default, milliseconds, hello included.
+pub const CONNECT_TIMEOUT_MS_DEFAULT: u64 = 2_000;
+/// A server that owes answers and gives no sign of life for so long is given up, milliseconds: a
+/// call with the default deadline has time for another address. Half of it is for the ping.
+pub const SILENCE_MS_DEFAULT: u64 = 2_000;
+/// Pause before the second attempt of a call or connection, milliseconds; doubles from then on.
+pub const BACKOFF_MS_MIN: u64 = 10;
+/// Longest such pause, milliseconds.
+pub const BACKOFF_MS_MAX: u64 = 1_000;
+/// Calls that wait in front of one connection of a client; the next one waits to be queued.
+pub const CLIENT_QUEUE_LEN_MAX: usize = 1_024;
+/// Connections of one client at most.
+pub const CLIENT_CONNECTIONS_MAX: usize = 64;
+/// Requests that a client's socket has not taken, bytes; above it no further call is started.
+pub const CLIENT_UNSENT_MAX_BYTES: usize = 1 << 20;
+
 /// Largest frame body a server with this `limits.event_max_bytes` takes, bytes.
 #[must_use]
 pub const fn frame_body_max_bytes(event_max_bytes: usize) -> usize {
@@ -51,6 +71,8 @@ pub const fn answer_body_max_bytes(frame_body_max_bytes: usize) -> usize {
 
 const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT < u32::MAX as usize);
 const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT <= CONNECTION_BYTES_MAX_DEFAULT as usize);
+const _: () = assert!(SILENCE_MS_DEFAULT + CONNECT_TIMEOUT_MS_DEFAULT < CALL_DEADLINE_MS_DEFAULT);
+const _: () = assert!(CALL_DEADLINE_MS_DEFAULT <= CALL_DEADLINE_MS_MAX);
 const _: () = assert!(PAGE_MAX_BYTES < CONNECTION_BYTES_MAX_DEFAULT);
 const _: () = assert!(PAGE_BYTES_DEFAULT <= PAGE_MAX_BYTES);
 // An answer to the append with the most streams fits into the idle buffer.

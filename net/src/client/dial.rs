@@ -1,0 +1,138 @@
+//! Reaching a server: an address, a socket, the hello. Ends with a connection that serves calls.
+
+use std::time::Duration;
+
+use duolog_engine::ids::{ClusterId, NodeId, ShardId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::error::Error;
+use crate::limits::answer_body_max_bytes;
+use crate::wire::{ErrorCode, ErrorView, FrameBuffer, Hello, HelloAccepted, Message};
+
+/// The port of addresses that name none.
+const PORT_DEFAULT: u16 = 7400;
+/// Largest body that can answer a hello, bytes: an error with the longest text.
+const GREETING_MAX_BYTES: usize = 8 << 10;
+
+/// What the server said about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// The address that was reached.
+    pub address: String,
+    /// Shards of the cluster.
+    pub shard_count: u32,
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The node.
+    pub node: NodeId,
+    /// Shard that serves the connection.
+    pub shard: ShardId,
+    /// Largest frame body the server takes, bytes.
+    pub frame_body_max_bytes: usize,
+    /// Requests in flight allowed on the connection.
+    pub requests_max: usize,
+    /// Bytes in flight allowed on the connection.
+    pub bytes_max: usize,
+}
+
+/// A greeted connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) stream: TcpStream,
+    pub(super) frames: FrameBuffer,
+    pub(super) info: ServerInfo,
+}
+
+/// Connects to `address` and greets, all within `timeout`.
+pub(super) async fn dial(
+    address: &str,
+    shard: Option<ShardId>,
+    timeout: Duration,
+) -> Result<Link, Error> {
+    match tokio::time::timeout(timeout, greet(address, shard)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(unreachable(address, format!("no hello within {} ms", timeout.as_millis()))),
+    }
+}
+
+/// `address` with the default port, if it names none.
+pub(super) fn with_port(address: &str) -> String {
+    let host_end = address.rfind(']').map_or(0, |index| index + 1);
+    if address[host_end..].contains(':') {
+        address.to_owned()
+    } else {
+        format!("{address}:{PORT_DEFAULT}")
+    }
+}
+
+fn unreachable(address: &str, text: impl std::fmt::Display) -> Error {
+    Error::Connect { addresses: address.to_owned(), text: text.to_string() }
+}
+
+fn not_spoken(address: &str, text: impl std::fmt::Display) -> Error {
+    Error::Protocol { text: format!("{address}: {text}") }
+}
+
+async fn greet(address: &str, shard: Option<ShardId>) -> Result<Link, Error> {
+    let io = |error: std::io::Error| unreachable(address, error);
+    let mut stream = TcpStream::connect(with_port(address)).await.map_err(io)?;
+    stream.set_nodelay(true).map_err(io)?;
+    let mut hello = Vec::new();
+    Hello::new(shard).encode(&mut hello, 0);
+    stream.write_all(&hello).await.map_err(io)?;
+    let mut frames = FrameBuffer::new(GREETING_MAX_BYTES);
+    loop {
+        let count = stream.read(frames.space()).await.map_err(io)?;
+        if count == 0 {
+            return Err(unreachable(address, "closed before the hello was answered"));
+        }
+        frames.filled(count);
+        let frame = frames.next_frame().map_err(|error| not_spoken(address, error))?;
+        let Some(frame) = frame else { continue };
+        let info = match Message::decode(&frame) {
+            Ok(Message::HelloAccepted(accepted)) => info(address, &accepted),
+            Ok(Message::Error(error)) => return Err(refused(address, &error)),
+            Ok(_) => return Err(not_spoken(address, format!("{:?} as first frame", frame.kind))),
+            Err(error) => return Err(not_spoken(address, error)),
+        };
+        frames.set_body_max_bytes(answer_body_max_bytes(info.frame_body_max_bytes));
+        return Ok(Link { stream, frames, info });
+    }
+}
+
+fn info(address: &str, accepted: &HelloAccepted) -> ServerInfo {
+    ServerInfo {
+        address: address.to_owned(),
+        shard_count: accepted.shard_count,
+        cluster: accepted.cluster,
+        node: accepted.node,
+        shard: accepted.shard,
+        frame_body_max_bytes: accepted.frame_body_max_bytes as usize,
+        requests_max: accepted.requests_max as usize,
+        bytes_max: accepted.bytes_max as usize,
+    }
+}
+
+fn refused(address: &str, error: &ErrorView<'_>) -> Error {
+    match error.code() {
+        Some(ErrorCode::BadRequest) => Error::BadRequest { text: error.text.to_owned() },
+        Some(ErrorCode::Busy | ErrorCode::ShuttingDown | ErrorCode::NotLeader) => {
+            unreachable(address, error.text)
+        }
+        _ => not_spoken(address, error.text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_without_a_port_get_the_usual_one() {
+        assert_eq!(with_port("db1"), "db1:7400");
+        assert_eq!(with_port("db1:1"), "db1:1");
+        assert_eq!(with_port("[::1]"), "[::1]:7400");
+        assert_eq!(with_port("[::1]:1"), "[::1]:1");
+    }
+}

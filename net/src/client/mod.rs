@@ -1,0 +1,142 @@
+//! The client library, on tokio; a current-thread runtime is enough.
+//!
+//! A [`Client`] is a cheap handle on background tasks, one per connection. Calls are pipelined;
+//! every call ends within a finite deadline. An append is repeated by the library only when it
+//! has an idempotency key; without one, an outcome that is not known is said to be
+//! [unknown](Error::Unknown). Reads are repeated freely.
+//!
+//! ```no_run
+//! use duolog_net::client::{Client, Error, Event, Expect};
+//!
+//! # async fn example() -> Result<(), Error> {
+//! let client = Client::connect("127.0.0.1:7400").await?;
+//! let receipt = client
+//!     .append("order-7")
+//!     .expect(Expect::NoStream)
+//!     .event(Event::new("placed", r#"{"total": 12}"#))
+//!     .retry()
+//!     .send()
+//!     .await?;
+//! println!("at revision {}", receipt.streams[0].last);
+//!
+//! let mut events = client.read("order-7").of_type("placed").limit(10);
+//! while let Some(event) = events.next().await? {
+//!     println!("{} {} {}", event.revision, event.kind, event.data.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod append;
+mod builder;
+mod call;
+mod chance;
+mod connection;
+mod dial;
+mod error;
+mod event;
+mod read;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use append::{AppendCall, Receipt, StreamReceipt};
+pub use builder::ClientBuilder;
+pub use dial::ServerInfo;
+pub use duolog_engine::append::Expect;
+pub use duolog_engine::ids::{
+    ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, Revision, ShardId, StreamId,
+};
+pub use error::{Error, Remedy};
+pub use event::{Event, RecordedEvent};
+pub use read::{LogPage, LogRead, StreamPage, StreamRead};
+pub use uuid::Uuid;
+
+pub use crate::wire::{Consistency, Copies, LogTail, StreamTail};
+
+use call::{Lane, Purpose, Request};
+
+use crate::limits::CALL_DEADLINE_MS_MAX;
+use crate::wire::FrameKind;
+
+#[derive(Debug)]
+struct Inner {
+    /// Never empty.
+    lanes: Vec<Lane>,
+    deadline: Duration,
+}
+
+/// A handle on a server. Clones share its connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+impl Client {
+    /// Connects with default options; see [`ClientBuilder::addresses`] for the form of the list.
+    ///
+    /// # Errors
+    /// See [`ClientBuilder::connect`].
+    pub async fn connect(addresses: &str) -> Result<Self, Error> {
+        Self::builder().addresses(addresses).connect().await
+    }
+
+    /// Options before connecting.
+    pub const fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+
+    /// Begins an append to `stream` (1..=255 bytes of UTF-8).
+    pub fn append(&self, stream: impl Into<String>) -> AppendCall {
+        AppendCall::new(self.clone(), stream.into())
+    }
+
+    /// Begins a read of `stream`: all its events forwards, unless told otherwise.
+    #[must_use]
+    pub fn read(&self, stream: impl Into<String>) -> StreamRead {
+        StreamRead::new(self.clone(), stream.into())
+    }
+
+    /// Begins a read of a shard's log from an LSN, inclusive; 1 is the beginning.
+    #[must_use]
+    pub fn read_log(&self, shard: ShardId, from: Lsn) -> LogRead {
+        LogRead::new(self.clone(), shard, from)
+    }
+
+    /// Asks the server for a sign of life.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] or [`Error::Deadline`] when there is none.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let request = Request {
+            kind: FrameKind::Ping,
+            expected: FrameKind::Pong,
+            body: Arc::default(),
+            cost_bytes: 0,
+            purpose: Purpose::Read,
+        };
+        self.lane(&[]).call(&request, self.inner.deadline).await.map(drop)
+    }
+
+    /// What the server reached last said about itself.
+    #[must_use]
+    pub fn server(&self) -> ServerInfo {
+        self.lane(&[]).status.borrow().info.clone()
+    }
+
+    fn deadline(&self) -> Duration {
+        self.inner.deadline
+    }
+
+    /// The connection for calls about `subject`: always the same one.
+    fn lane(&self, subject: &[u8]) -> &Lane {
+        let count = self.inner.lanes.len();
+        let index = if count == 1 { 0 } else { StreamId::of(subject).0 as usize % count };
+        &self.inner.lanes[index]
+    }
+}
+
+/// A time limit that is none would wait for ever; zero would never send.
+fn bounded(limit: Duration) -> Duration {
+    limit.clamp(Duration::from_millis(1), Duration::from_millis(CALL_DEADLINE_MS_MAX))
+}

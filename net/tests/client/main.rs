@@ -1,0 +1,6 @@
+//! The client library against a server that does what each test says, over real sockets.
+
+mod calls;
+mod connections;
+mod fake;
+mod reads;
