@@ -3,6 +3,10 @@
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::client::append::{self, AppendArgs};
+use crate::client::export::{self, ExportArgs};
+use crate::client::import::{self, ImportArgs};
+use crate::client::read::{self, ReadArgs};
 use crate::offline::inspect::{self, InspectArgs};
 use crate::offline::verify::{self, VerifyArgs};
 use crate::settings::flags::SettingFlags;
@@ -11,6 +15,10 @@ const AFTER_HELP: &str = "\
 Examples:
   duolog doctor --data-dir ./data               is this machine fit, and what to change
   duolog serve --standalone --data-dir ./data   one node, every event on this disk
+  duolog append order-7 --type Placed --data '{\"total\": 12}'
+  duolog read order-7
+  duolog import flights.ndjson --stream-field origin --type Flight
+  duolog export > all.ndjson
   duolog config show --shards-count 4           each setting and where it came from
   duolog config default > duolog.toml           a commented configuration file
   duolog verify ./data                          every block whole and linked?
@@ -40,6 +48,18 @@ pub enum Command {
     /// Look at this machine: what a server needs, and the remedy for what is missing.
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Append one event to a stream and print the receipt.
+    #[command(after_help = append::HELP)]
+    Append(AppendArgs),
+    /// Print the events of a stream, or of a shard's log.
+    #[command(after_help = read::HELP)]
+    Read(ReadArgs),
+    /// Import an NDJSON file; running it again adds nothing.
+    #[command(after_help = import::HELP)]
+    Import(ImportArgs),
+    /// Print events as NDJSON.
+    #[command(after_help = export::HELP)]
+    Export(ExportArgs),
     /// Check every checksum and hash link of a data directory, without a server.
     #[command(after_help = verify::HELP)]
     Verify(VerifyArgs),
@@ -118,6 +138,10 @@ impl Command {
             Self::Serve(_) | Self::Bench(_) | Self::Config(ConfigCommand::Default) => false,
             Self::Config(ConfigCommand::Show { json, .. }) => *json,
             Self::Doctor(arguments) => arguments.json,
+            Self::Append(arguments) => arguments.json,
+            Self::Read(arguments) => arguments.json,
+            Self::Import(arguments) => arguments.json,
+            Self::Export(arguments) => arguments.json,
             Self::Verify(arguments) => arguments.json,
             Self::Inspect(arguments) => arguments.json,
         }

@@ -108,19 +108,27 @@ impl From<Exit> for ExitCode {
 
 /// Why a command ended badly: the exit code and one text that says what happened, with which
 /// values, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     /// The code.
     pub exit: Exit,
     /// The text; one line per problem.
     pub text: String,
+    /// The numbers in the text, for machines; null if there are none.
+    pub details: serde_json::Value,
 }
 
 impl Failure {
     /// A failure with its text.
     #[must_use]
     pub fn new(exit: Exit, text: impl fmt::Display) -> Self {
-        Self { exit, text: text.to_string() }
+        Self { exit, text: text.to_string(), details: serde_json::Value::Null }
+    }
+
+    /// The same with numbers for machines.
+    #[must_use]
+    pub fn with_details(self, details: serde_json::Value) -> Self {
+        Self { details, ..self }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cli;
+mod client;
 mod datadir;
 mod doctor;
 mod event_line;
@@ -52,6 +53,10 @@ fn run(command: Command) -> Result<Exit, Failure> {
             Ok(Exit::Ok)
         }
         Command::Doctor(arguments) => doctor(&arguments),
+        Command::Append(arguments) => client::append::run(&arguments),
+        Command::Read(arguments) => client::read::run(&arguments),
+        Command::Import(arguments) => client::import::run(&arguments),
+        Command::Export(arguments) => client::export::run(&arguments),
         Command::Verify(arguments) => offline::verify::run(&arguments),
         Command::Inspect(arguments) => offline::inspect::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments.arguments),
@@ -94,7 +99,12 @@ fn report(failure: &Failure, json: bool) {
     if json {
         let exit = failure.exit;
         let error = serde_json::json!({
-            "error": { "exit": exit.code(), "name": exit.name(), "text": failure.text },
+            "error": {
+                "exit": exit.code(),
+                "name": exit.name(),
+                "text": failure.text,
+                "details": failure.details,
+            },
         });
         eprintln!("{error}");
     } else {
