@@ -86,7 +86,7 @@ pub struct AppendRecord<'a> {
     pub first_lsn: Lsn,
     /// The client's key.
     pub key: Option<IdempotencyKey>,
-    /// First 64 bits of BLAKE3 over the request's streams and events: tells a retry from a reuse.
+    /// See `AppendView::fingerprint`: tells a retry from a reuse of the key.
     pub fingerprint: u64,
     /// The client's fencing token; applies to every stream of the append.
     pub fencing_token: Option<u64>,

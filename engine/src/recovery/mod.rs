@@ -1,0 +1,202 @@
+//! From the files of a shard to the state that the shard machine starts from.
+//!
+//! Starts behind the newest saved index, so that the work follows the unsealed tail, not the log.
+//! Runs before the shard's executor starts and may therefore block; the files are behind
+//! [`LogSource`], which the simulator implements too.
+
+mod scan;
+
+
+pub use scan::{Damage, Ending, Found, LogIdentity, Scan, ScanEnd, ScanStart};
+
+use crate::block::{Block, genesis};
+use crate::ids::{ClusterId, Generation, Hlc, IdempotencyKey, LeaseEpoch, Lsn, Place, StreamId};
+use crate::index::heads::{Head, Heads};
+use crate::index::keys::KeyWindow;
+use crate::index::tail::{Tail, TailCapacity};
+use crate::record::{Record, RecordError};
+use crate::segment::LogEnd;
+use crate::shard::{Active, Sealed, ShardConfig, ShardStart, StoredHead};
+
+/// The files of one shard's log.
+pub trait LogSource {
+    /// The segment files that exist, with their sizes in bytes, in order of their generations.
+    fn segments(&mut self) -> std::io::Result<Vec<(Generation, u64)>>;
+
+    /// Fills `buffer` from `offset` of a segment file; the number of bytes read is smaller only at
+    /// the end of the file, 0 when there is no such file.
+    fn read(
+        &mut self,
+        generation: Generation,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> std::io::Result<usize>;
+}
+
+/// The saved indexes during recovery.
+pub trait IndexStore {
+    /// Saves the index and keys of a complete segment; the run counts as saved when this returns.
+    fn save(&mut self, sealed: Sealed) -> std::io::Result<()>;
+
+    /// What the saved indexes know of `stream`.
+    fn head(&mut self, stream: StreamId) -> std::io::Result<Option<StoredHead>>;
+}
+
+/// Why recovery cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The files cannot be read.
+    #[error("reading the log: {0}")]
+    Io(#[from] std::io::Error),
+    /// A file of another cluster lies in the directory.
+    #[error("a segment belongs to cluster {found:?}, this directory to {own:?}")]
+    OtherCluster {
+        /// As the file says.
+        found: ClusterId,
+        /// As the directory says.
+        own: ClusterId,
+    },
+    /// A whole block (its hash is right) whose records cannot be decoded: written by a newer or
+    /// faulty program.
+    #[error("block with LSN {lsn} holds a record that this program cannot read: {error}")]
+    Record {
+        /// The block's first LSN.
+        lsn: Lsn,
+        /// What is wrong with it.
+        error: RecordError,
+    },
+}
+
+/// What is known without reading the log's tail.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// Newest segment whose index is saved; 0 if none.
+    pub flushed: Generation,
+    /// The end of the log behind it.
+    pub end: LogEnd,
+    /// Newest durable mark.
+    pub mark: Option<LogEnd>,
+    /// The idempotency window up to there.
+    pub keys: KeyWindow,
+}
+
+/// The end of a log without events.
+#[must_use]
+pub fn empty_log(identity: LogIdentity) -> LogEnd {
+    let hash = genesis(identity.cluster, identity.shard);
+    LogEnd { lsn: Lsn(0), hash, hlc: Hlc(0), epoch: LeaseEpoch(0) }
+}
+
+/// A recovered shard.
+#[derive(Debug)]
+pub struct Recovered {
+    /// For the shard machine.
+    pub start: ShardStart,
+    /// How the log ended.
+    pub scan: ScanEnd,
+    /// Blocks and events read.
+    pub blocks: u64,
+    /// Events in them.
+    pub events: u64,
+}
+
+/// Reads the tail of the log behind `checkpoint`.
+pub fn recover<S: LogSource>(
+    config: &ShardConfig,
+    source: &mut S,
+    checkpoint: Checkpoint,
+    store: &mut dyn IndexStore,
+) -> Result<Recovered, RecoverError> {
+    let identity = LogIdentity { cluster: config.cluster, shard: config.shard };
+    let start = ScanStart { generation: checkpoint.flushed.next(), end: checkpoint.end };
+    let mut heads = Heads::with_capacity(config.hot_streams_max);
+    heads.set_flushed(checkpoint.flushed);
+    let capacity = TailCapacity::for_segment(config.layout.segment_size_bytes);
+    let mut rebuild = Rebuild {
+        capacity,
+        tail: Tail::with_capacity(start.generation, capacity),
+        heads,
+        keys: checkpoint.keys,
+        tail_keys: Vec::new(),
+        blocks: 0,
+        events: 0,
+    };
+    let scan = Scan::new(source, identity).run(start, checkpoint.mark, &mut |found| match found {
+        Found::Block(place, block) => rebuild.block(place, block, store),
+        Found::Rotated(generation, end) => rebuild.rotated(generation, end, store),
+    })?;
+    let Place { generation: newest, offset } = scan.place;
+    let active = Active { generation: newest, offset, header_pending: None };
+    let active = (newest > checkpoint.flushed).then_some(active);
+    let Rebuild { tail, heads, keys, tail_keys, blocks, events } = rebuild;
+    let start = ShardStart { end: scan.end, newest, active, tail, tail_keys, heads, keys };
+    Ok(Recovered { start, scan, blocks, events })
+}
+
+struct Rebuild {
+    capacity: TailCapacity,
+    tail: Tail,
+    heads: Heads,
+    keys: KeyWindow,
+    tail_keys: Vec<(IdempotencyKey, u32)>,
+    blocks: u64,
+    events: u64,
+}
+
+impl Rebuild {
+    fn block(
+        &mut self,
+        place: Place,
+        block: &Block<'_>,
+        store: &mut dyn IndexStore,
+    ) -> Result<(), RecoverError> {
+        self.blocks += 1;
+        let lsn = block.header.first_lsn;
+        let mut token = None;
+        let mut token_events = 0;
+        for record in block.records() {
+            let (at, record) = record.map_err(|error| RecoverError::Record { lsn, error })?;
+            let offset = place.offset + at;
+            match record {
+                Record::Append(append) => {
+                    (token, token_events) = (append.fencing_token, append.event_count);
+                    if let Some(key) = append.key {
+                        self.keys.restore(key, Place { generation: place.generation, offset });
+                        self.tail_keys.push((key, offset));
+                    }
+                }
+                Record::Event(event) => {
+                    let token = token.filter(|_| token_events > 0);
+                    token_events = token_events.saturating_sub(1);
+                    let stream = StreamId::of(event.stream.as_bytes());
+                    self.tail.push(stream, event.revision, offset, token);
+                    let known = match self.heads.get(stream) {
+                        Some(head) => head.fencing_token,
+                        None => store.head(stream)?.map_or(0, |head| head.fencing_token),
+                    };
+                    let fencing_token = known.max(token.unwrap_or(0));
+                    let next_revision = event.revision.next();
+                    let last_generation = place.generation;
+                    let head = Head { next_revision, fencing_token, last_generation };
+                    self.heads.put(stream, head);
+                    self.events += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rotated(
+        &mut self,
+        generation: Generation,
+        end: LogEnd,
+        store: &mut dyn IndexStore,
+    ) -> Result<(), RecoverError> {
+        let next = Tail::with_capacity(generation.next(), self.capacity);
+        let tail = std::mem::replace(&mut self.tail, next);
+        let keys = std::mem::take(&mut self.tail_keys);
+        store.save(Sealed { generation, tail, keys, end })?;
+        self.heads.set_flushed(generation);
+        Ok(())
+    }
+}

@@ -1,0 +1,526 @@
+//! Admission: idempotency key first, then fencing token, then expected revisions, all against the
+//! *ordered* state; what is accepted is written into the open block at once.
+//!
+//! No answer rests on state that is not committed yet (invariant A3): refusals and replays that do
+//! are attached to the newest block.
+
+use super::assembly::{Answer, Pending};
+use super::parked::ParkedAppend;
+use super::{
+    Action, Actions, LoadFailed, Outcome, Receipt, Refusal, Replay, ReplyTo, Shard, Stalled, State,
+    StoredHead,
+};
+use crate::append::AppendView;
+use crate::block::BLOCK_HEADER_BYTES;
+use crate::ids::{Generation, IdempotencyKey, Lsn, Now, Place, Revision, StreamId};
+use crate::index::heads::Head;
+use crate::record::{
+    self, AppendParts, AppendRecord, EventParts, RECORD_ALIGN_BYTES, Record, StreamRange,
+};
+use crate::route::shard_of;
+
+/// What a client that met a full shard should wait before it tries again: a few group commits.
+const BUSY_RETRY_AFTER_MS: u32 = 5;
+
+/// A stream without events.
+const NO_HEAD: Head =
+    Head { next_revision: Revision(0), fencing_token: 0, last_generation: Generation(0) };
+
+/// Reused memory of one admission.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    streams: Vec<(StreamId, Head)>,
+    ranges: Vec<StreamRange>,
+    runnable: Vec<StreamId>,
+}
+
+/// What became of an append.
+enum Verdict {
+    /// Written into the open block.
+    Admitted,
+    /// Refused; the answer may rest on uncommitted state.
+    Refused(Refusal),
+    /// Refused for a reason that needs no log.
+    RefusedNow(Refusal),
+    /// The same append came before; its record is there.
+    Replay(Place),
+    /// Waits for the heads of cold streams or behind an append that does.
+    Park,
+    /// Waits for a segment.
+    Stall,
+}
+
+impl Shard {
+    pub(super) fn append(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        view: AppendView<'_>,
+        out: &mut Actions,
+    ) {
+        let size = view.bytes().len();
+        if self.state != State::Serving {
+            return out.refuse(to, Refusal::ShuttingDown);
+        }
+        if self.in_flight >= self.config.in_flight_max
+            || self.in_flight_bytes + size > self.config.in_flight_max_bytes
+        {
+            let retry_after_ms = BUSY_RETRY_AFTER_MS;
+            return out.refuse(to, Refusal::Busy { retry_after_ms });
+        }
+        self.in_flight += 1;
+        self.in_flight_bytes += size;
+        if let Some(refusal) = self.foreign(&view) {
+            self.release(size);
+            return out.refuse(to, refusal);
+        }
+        self.identify(&view);
+        if !self.stalled.is_empty() {
+            self.stalled.push_back(Stalled { to, bytes: view.bytes().to_vec() });
+            return;
+        }
+        let behind = |(stream, _): &(StreamId, Head)| self.parked.holds(*stream);
+        if !self.parked.is_empty() && self.scratch.streams.iter().any(behind) {
+            return self.park(to, &view, out);
+        }
+        self.admit(now, to, view, out);
+    }
+
+    /// Admits an append that has waited.
+    pub(super) fn admit_bytes(&mut self, now: Now, to: ReplyTo, bytes: &[u8], out: &mut Actions) {
+        let view = AppendView::parse(bytes, usize::MAX / 2).expect("it was parsed when it came");
+        self.identify(&view);
+        self.admit(now, to, view, out);
+    }
+
+    fn foreign(&self, view: &AppendView<'_>) -> Option<Refusal> {
+        if self.config.shard_count == 1 {
+            return None;
+        }
+        let mut first = None;
+        for (stream_index, stream) in (0_u16..).zip(view.streams()) {
+            let own = shard_of(stream.name.as_bytes(), self.config.shard_count);
+            let first = *first.get_or_insert(own);
+            if own != first || own != self.config.shard {
+                return Some(Refusal::CrossShard { stream_index, first, other: own });
+            }
+        }
+        None
+    }
+
+    /// Notes the request's stream ids in the scratch list.
+    fn identify(&mut self, view: &AppendView<'_>) {
+        self.scratch.streams.clear();
+        for stream in view.streams() {
+            let id = StreamId::of(stream.name.as_bytes());
+            self.scratch.streams.push((id, NO_HEAD));
+        }
+    }
+
+    fn admit(&mut self, now: Now, to: ReplyTo, view: AppendView<'_>, out: &mut Actions) {
+        let size = view.bytes().len();
+        match self.judge(now, to, &view, out) {
+            Verdict::Admitted => {
+                if self.open.bytes.len() >= BLOCK_HEADER_BYTES + self.config.block_target_bytes {
+                    self.close_block(out);
+                }
+            }
+            Verdict::Refused(refusal) => {
+                let request_bytes = size as u32;
+                let answer = Answer::Refuse(refusal);
+                if self.rests_on_uncommitted() {
+                    self.defer(Pending { to, request_bytes, answer });
+                } else {
+                    self.release(size);
+                    out.refuse(to, refusal);
+                }
+            }
+            Verdict::RefusedNow(refusal) => {
+                self.release(size);
+                out.refuse(to, refusal);
+            }
+            Verdict::Replay(place) => self.replay(to, &view, place, out),
+            Verdict::Park => self.park(to, &view, out),
+            Verdict::Stall => {
+                self.stalled.push_back(Stalled { to, bytes: view.bytes().to_vec() });
+            }
+        }
+    }
+
+    fn judge(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        view: &AppendView<'_>,
+        out: &mut Actions,
+    ) -> Verdict {
+        if let Some(place) = view.key().and_then(|key| self.keys.get(key)) {
+            return Verdict::Replay(place);
+        }
+        if !self.find_heads() {
+            return Verdict::Park;
+        }
+        if let Some(refusal) = self.objection(view) {
+            return Verdict::Refused(refusal);
+        }
+        let needed = records_bytes(view);
+        if let Err(verdict) = self.make_room(needed, out) {
+            return verdict;
+        }
+        self.write(now, to, view);
+        Verdict::Admitted
+    }
+
+    /// Whether one of the request's streams has an event that is ordered but not committed.
+    fn rests_on_uncommitted(&self) -> bool {
+        let last = |stream: StreamId| {
+            let tail = if self.tail.span(stream).is_some() { Some(&self.tail) } else { None };
+            let sealed = || self.sealed.iter().rev().map(|sealed| &sealed.tail);
+            tail.or_else(|| sealed().find(|tail| tail.span(stream).is_some()))
+                .and_then(|tail| tail.last_place(stream))
+        };
+        let committed = self.committed_place;
+        self.scratch.streams.iter().any(|(id, _)| last(*id).is_some_and(|at| at >= committed))
+    }
+
+    /// Fills in the heads of the request's streams; whether all are known.
+    fn find_heads(&mut self) -> bool {
+        for index in 0..self.scratch.streams.len() {
+            let (stream, _) = self.scratch.streams[index];
+            let head = match self.heads.get(stream) {
+                Some(head) => head,
+                None if self.runs.iter().any(|run| run.may_contain(stream)) => return false,
+                None => NO_HEAD,
+            };
+            self.scratch.streams[index].1 = head;
+        }
+        true
+    }
+
+    fn objection(&self, view: &AppendView<'_>) -> Option<Refusal> {
+        let token = view.fencing_token();
+        let heads = self.scratch.streams.iter();
+        for ((stream_index, stream), (_, head)) in (0_u16..).zip(view.streams()).zip(heads) {
+            if let Some(given) = token.filter(|given| *given < head.fencing_token) {
+                let highest = head.fencing_token;
+                return Some(Refusal::Fenced { stream_index, given, highest });
+            }
+            if !stream.expect.holds(head.next_revision) {
+                let (expected, next) = (stream.expect, head.next_revision);
+                return Some(Refusal::Conflict { stream_index, expected, next });
+            }
+        }
+        None
+    }
+
+    /// Sees to it that the open block takes `needed` more bytes.
+    fn make_room(&mut self, needed: usize, out: &mut Actions) -> Result<(), Verdict> {
+        let block_max = self.config.layout.block_max_bytes();
+        if BLOCK_HEADER_BYTES + needed > block_max {
+            let (size, limit) = ((BLOCK_HEADER_BYTES + needed) as u64, block_max as u64);
+            return Err(Verdict::RefusedNow(Refusal::TooLarge { size, limit }));
+        }
+        let used = if self.open_started { self.open.bytes.len() } else { BLOCK_HEADER_BYTES };
+        if used + needed <= self.segments.room() {
+            return Ok(());
+        }
+        if !self.segments.can_rotate() {
+            let full = self.segments.is_refused();
+            let refused = Verdict::RefusedNow(Refusal::DiskFull);
+            return Err(if full { refused } else { Verdict::Stall });
+        }
+        if self.open_started && !self.open.is_empty() {
+            self.close_block(out);
+        }
+        self.rotate();
+        Ok(())
+    }
+
+    fn write(&mut self, now: Now, to: ReplyTo, view: &AppendView<'_>) {
+        if !self.open_started {
+            let hlc = self.next_hlc(now);
+            self.open.open(self.segments.next_place(), self.ordered.next(), hlc);
+            self.open_started = true;
+        }
+        let first_lsn = self.ordered.next();
+        self.collect_ranges(view);
+        if view.key().is_some() || view.fencing_token().is_some() {
+            self.write_append_record(view, first_lsn);
+        }
+        self.write_events(view, first_lsn);
+        let ranges_at = self.open.ranges.len() as u32;
+        self.open.ranges.extend_from_slice(&self.scratch.ranges);
+        let event_count = view.event_count();
+        self.open.event_count += event_count;
+        self.ordered = Lsn(first_lsn.0 + u64::from(event_count) - 1);
+        let receipt = Receipt {
+            first_lsn,
+            last_lsn: self.ordered,
+            hlc: self.open.hlc,
+            epoch: self.config.epoch,
+            replayed: false,
+            ranges_at,
+            ranges_count: self.scratch.ranges.len() as u32,
+        };
+        let request_bytes = view.bytes().len() as u32;
+        self.open.pending.push(Pending { to, request_bytes, answer: Answer::Appended { receipt } });
+    }
+
+    fn collect_ranges(&mut self, view: &AppendView<'_>) {
+        let Scratch { streams, ranges, .. } = &mut self.scratch;
+        ranges.clear();
+        for (stream, (id, head)) in view.streams().zip(streams.iter()) {
+            if stream.event_count > 0 {
+                let (first, event_count) = (head.next_revision, stream.event_count);
+                ranges.push(StreamRange { stream: *id, first, event_count });
+            }
+        }
+    }
+
+    fn write_append_record(&mut self, view: &AppendView<'_>, first_lsn: Lsn) {
+        let place = self.open.record_place();
+        let parts = AppendParts {
+            first_lsn,
+            key: view.key(),
+            fingerprint: view.fingerprint(),
+            fencing_token: view.fencing_token(),
+            event_count: view.event_count(),
+            hlc: self.open.hlc,
+            epoch: self.config.epoch,
+            streams: &self.scratch.ranges,
+        };
+        record::encode_append(&mut self.open.bytes, &parts);
+        if let Some(key) = view.key() {
+            self.keys.insert(key, place);
+            self.tail_keys.push((key, place.offset));
+        }
+    }
+
+    fn write_events(&mut self, view: &AppendView<'_>, first_lsn: Lsn) {
+        let generation = self.segments.generation();
+        let token = view.fencing_token();
+        let mut events = view.events();
+        let mut lsn = first_lsn;
+        for (index, stream) in view.streams().enumerate() {
+            let (id, head) = self.scratch.streams[index];
+            let mut revision = head.next_revision;
+            for _ in 0..stream.event_count {
+                let event = events.next().expect("counts were checked when it was parsed");
+                let place = self.open.record_place();
+                let parts = EventParts {
+                    lsn,
+                    revision,
+                    hlc: self.open.hlc,
+                    id: event.id,
+                    stream: stream.name,
+                    type_length: event.kind.len() as u8,
+                    metadata_length: event.metadata.len() as u32,
+                    body: event.body,
+                };
+                record::encode_event(&mut self.open.bytes, &parts);
+                self.tail.push(id, revision, place.offset, token);
+                revision = revision.next();
+                lsn = lsn.next();
+            }
+            if stream.event_count > 0 {
+                let fencing_token = head.fencing_token.max(token.unwrap_or(0));
+                let last_generation = generation;
+                self.heads.put(id, Head { next_revision: revision, fencing_token, last_generation });
+            }
+        }
+    }
+
+    fn park(&mut self, to: ReplyTo, view: &AppendView<'_>, out: &mut Actions) {
+        let streams: Vec<StreamId> = self.scratch.streams.iter().map(|(id, _)| *id).collect();
+        for stream in &streams {
+            if self.is_cold(*stream) && self.parked.start_loading(*stream) {
+                out.list.push(Action::LoadHead { stream: *stream });
+            }
+        }
+        self.parked.park(ParkedAppend { to, bytes: view.bytes().to_vec(), streams });
+    }
+
+    pub(super) fn head_loaded(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        head: Result<Option<StoredHead>, LoadFailed>,
+        out: &mut Actions,
+    ) {
+        if self.state == State::Poisoned {
+            return;
+        }
+        self.parked.loaded(stream);
+        let Ok(head) = head else {
+            for append in self.parked.drain_stream(stream) {
+                self.release(append.bytes.len());
+                out.refuse(append.to, Refusal::Damaged);
+            }
+            return self.finish_draining(out);
+        };
+        if self.heads.get(stream).is_none() {
+            // Not in any sealed segment: the filter erred. A head at 0 says so.
+            let stored = head.unwrap_or(StoredHead { next: Revision(0), fencing_token: 0 });
+            let last_generation = Generation(0);
+            let StoredHead { next: next_revision, fencing_token } = stored;
+            self.heads.put(stream, Head { next_revision, fencing_token, last_generation });
+        }
+        self.run_parked(now, stream, out);
+        self.finish_draining(out);
+    }
+
+    fn run_parked(&mut self, now: Now, stream: StreamId, out: &mut Actions) {
+        let mut runnable = std::mem::take(&mut self.scratch.runnable);
+        runnable.push(stream);
+        while let Some(stream) = runnable.pop() {
+            let Some((id, append)) = self.parked.candidate(stream) else { continue };
+            let mut cold = append.streams.clone();
+            cold.retain(|stream| self.is_cold(*stream));
+            if cold.is_empty() {
+                let append = self.parked.remove(id);
+                self.admit_bytes(now, append.to, &append.bytes, out);
+                runnable.extend_from_slice(&append.streams);
+                continue;
+            }
+            for stream in cold {
+                // Loaded before and evicted meanwhile, or not asked for yet.
+                if self.parked.start_loading(stream) {
+                    out.list.push(Action::LoadHead { stream });
+                }
+            }
+        }
+        self.scratch.runnable = runnable;
+    }
+
+    fn is_cold(&mut self, stream: StreamId) -> bool {
+        self.heads.get(stream).is_none() && self.runs.iter().any(|run| run.may_contain(stream))
+    }
+
+    fn replay(&mut self, to: ReplyTo, view: &AppendView<'_>, place: Place, out: &mut Actions) {
+        let size = view.bytes().len();
+        let committed = place < self.committed_place;
+        let Some(bytes) = self.record_in_memory(place) else {
+            assert!(committed, "blocks that are not committed are in memory");
+            out.list.push(Action::LoadReplay { to, place });
+            let (fingerprint, key) = (view.fingerprint(), view.key());
+            self.replays.insert(to, Replay { request_bytes: size, fingerprint, key });
+            return;
+        };
+        let mut ranges = std::mem::take(&mut self.scratch.ranges);
+        let answer = replay_answer(bytes, view.fingerprint(), view.key(), &mut ranges);
+        if committed {
+            self.release(size);
+            push_answer(to, answer, &ranges, out);
+        } else {
+            self.defer_replay(Pending { to, request_bytes: size as u32, answer }, &ranges);
+        }
+        self.scratch.ranges = ranges;
+    }
+
+    fn defer_replay(&mut self, mut pending: Pending, ranges: &[StreamRange]) {
+        let block = self.newest_block();
+        if let Answer::Appended { receipt } = &mut pending.answer {
+            receipt.ranges_at = block.ranges.len() as u32;
+            block.ranges.extend_from_slice(ranges);
+        }
+        block.pending.push(pending);
+    }
+
+    fn record_in_memory(&self, place: Place) -> Option<&[u8]> {
+        let open = self.open_started.then_some(&self.open);
+        for block in self.closed.iter().chain(open) {
+            let same = block.place.generation == place.generation && block.place <= place;
+            let at = place.offset.wrapping_sub(block.place.offset) as usize;
+            if let Some(bytes) = block.bytes.get(at..).filter(|bytes| same && !bytes.is_empty()) {
+                return Some(bytes);
+            }
+        }
+        self.recent.from_place(place)
+    }
+
+    pub(super) fn replay_loaded(
+        &mut self,
+        to: ReplyTo,
+        record: Result<&[u8], LoadFailed>,
+        out: &mut Actions,
+    ) {
+        let Some(Replay { request_bytes: size, fingerprint, key }) = self.replays.remove(&to) else {
+            return;
+        };
+        if self.state == State::Poisoned {
+            return;
+        }
+        self.release(size);
+        let mut ranges = std::mem::take(&mut self.scratch.ranges);
+        let answer = match record {
+            Ok(bytes) => replay_answer(bytes, fingerprint, key, &mut ranges),
+            Err(LoadFailed) => Answer::Refuse(Refusal::Damaged),
+        };
+        push_answer(to, answer, &ranges, out);
+        self.scratch.ranges = ranges;
+        self.finish_draining(out);
+    }
+}
+
+fn push_answer(to: ReplyTo, answer: Answer, ranges: &[StreamRange], out: &mut Actions) {
+    let outcome = match answer {
+        Answer::Refuse(refusal) => Outcome::Refused(refusal),
+        Answer::Appended { mut receipt } => {
+            receipt.ranges_at = out.ranges.len() as u32;
+            out.ranges.extend_from_slice(ranges);
+            Outcome::Appended(receipt)
+        }
+    };
+    out.list.push(Action::Reply { to, outcome });
+}
+
+/// What a retry is told, from the append record that the first try left.
+fn replay_answer(
+    bytes: &[u8],
+    fingerprint: u64,
+    key: Option<IdempotencyKey>,
+    ranges: &mut Vec<StreamRange>,
+) -> Answer {
+    let Ok((Record::Append(record), _)) = Record::decode(bytes) else {
+        return Answer::Refuse(Refusal::Damaged);
+    };
+    if record.key != key {
+        return Answer::Refuse(Refusal::Damaged);
+    }
+    if record.fingerprint != fingerprint {
+        return Answer::Refuse(Refusal::KeyReused);
+    }
+    ranges.clear();
+    ranges.extend(record.streams());
+    Answer::Appended { receipt: replay_receipt(&record, ranges.len()) }
+}
+
+fn replay_receipt(record: &AppendRecord<'_>, ranges_count: usize) -> Receipt {
+    Receipt {
+        first_lsn: record.first_lsn,
+        last_lsn: Lsn(record.first_lsn.0 + u64::from(record.event_count) - 1),
+        hlc: record.hlc,
+        epoch: record.epoch,
+        replayed: true,
+        ranges_at: 0,
+        ranges_count: ranges_count as u32,
+    }
+}
+
+/// Bytes that the append's records take in a block, padding included.
+fn records_bytes(view: &AppendView<'_>) -> usize {
+    let mut sum = 0;
+    if view.key().is_some() || view.fencing_token().is_some() {
+        let written = view.streams().filter(|stream| stream.event_count > 0).count();
+        sum += record::append_record_bytes(written);
+    }
+    let mut events = view.events();
+    for stream in view.streams() {
+        for _ in 0..stream.event_count {
+            let event = events.next().expect("counts were checked when it was parsed");
+            let length = record::event_record_bytes(stream.name.len(), event.body.len());
+            sum += length.next_multiple_of(RECORD_ALIGN_BYTES);
+        }
+    }
+    sum
+}
