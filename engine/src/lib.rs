@@ -5,9 +5,12 @@
 pub mod append;
 pub mod block;
 pub mod bytes;
+pub mod disk;
 pub mod ids;
 pub mod index;
 pub mod limits;
 pub mod record;
+pub mod recovery;
 pub mod route;
 pub mod segment;
+pub mod shard;

@@ -128,7 +128,7 @@ pub fn recover<S: LogSource>(
     let Place { generation: newest, offset } = scan.place;
     let active = Active { generation: newest, offset, header_pending: None };
     let active = (newest > checkpoint.flushed).then_some(active);
-    let Rebuild { tail, heads, keys, tail_keys, blocks, events } = rebuild;
+    let Rebuild { tail, heads, keys, tail_keys, blocks, events, .. } = rebuild;
     let start = ShardStart { end: scan.end, newest, active, tail, tail_keys, heads, keys };
     Ok(Recovered { start, scan, blocks, events })
 }

@@ -14,6 +14,7 @@ use crate::append::AppendView;
 use crate::block::BLOCK_HEADER_BYTES;
 use crate::ids::{Generation, IdempotencyKey, Lsn, Now, Place, Revision, StreamId};
 use crate::index::heads::Head;
+use crate::index::span::Direction;
 use crate::record::{
     self, AppendParts, AppendRecord, EventParts, RECORD_ALIGN_BYTES, Record, StreamRange,
 };
@@ -32,6 +33,7 @@ pub(super) struct Scratch {
     streams: Vec<(StreamId, Head)>,
     ranges: Vec<StreamRange>,
     runnable: Vec<StreamId>,
+    places: Vec<Place>,
 }
 
 /// What became of an append.
@@ -172,15 +174,19 @@ impl Shard {
     }
 
     /// Whether one of the request's streams has an event that is ordered but not committed.
-    fn rests_on_uncommitted(&self) -> bool {
-        let last = |stream: StreamId| {
-            let tail = if self.tail.span(stream).is_some() { Some(&self.tail) } else { None };
-            let sealed = || self.sealed.iter().rev().map(|sealed| &sealed.tail);
-            tail.or_else(|| sealed().find(|tail| tail.span(stream).is_some()))
-                .and_then(|tail| tail.last_place(stream))
-        };
-        let committed = self.committed_place;
-        self.scratch.streams.iter().any(|(id, _)| last(*id).is_some_and(|at| at >= committed))
+    fn rests_on_uncommitted(&mut self) -> bool {
+        let Scratch { streams, places, .. } = &mut self.scratch;
+        let sealed = self.sealed.iter().rev().map(|sealed| &sealed.tail);
+        for tail in std::iter::once(&self.tail).chain(sealed) {
+            for (stream, _) in &*streams {
+                places.clear();
+                tail.places(*stream, Revision(u64::MAX), Direction::Backwards, 1, places);
+                if places.first().is_some_and(|place| *place >= self.committed_place) {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Fills in the heads of the request's streams; whether all are known.
@@ -399,15 +405,18 @@ impl Shard {
     fn replay(&mut self, to: ReplyTo, view: &AppendView<'_>, place: Place, out: &mut Actions) {
         let size = view.bytes().len();
         let committed = place < self.committed_place;
-        let Some(bytes) = self.record_in_memory(place) else {
+        let mut ranges = std::mem::take(&mut self.scratch.ranges);
+        let answer = self.record_in_memory(place).map(|bytes| {
+            replay_answer(bytes, view.fingerprint(), view.key(), &mut ranges)
+        });
+        let Some(answer) = answer else {
+            self.scratch.ranges = ranges;
             assert!(committed, "blocks that are not committed are in memory");
             out.list.push(Action::LoadReplay { to, place });
             let (fingerprint, key) = (view.fingerprint(), view.key());
             self.replays.insert(to, Replay { request_bytes: size, fingerprint, key });
             return;
         };
-        let mut ranges = std::mem::take(&mut self.scratch.ranges);
-        let answer = replay_answer(bytes, view.fingerprint(), view.key(), &mut ranges);
         if committed {
             self.release(size);
             push_answer(to, answer, &ranges, out);

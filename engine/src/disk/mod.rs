@@ -1,0 +1,9 @@
+//! A shard's files. [`shard_dir`] and what it uses are blocking and run before the shards start,
+//! in offline tools and on the background threads; `uring` is what the shards' own threads use.
+
+pub mod aligned;
+pub mod mark;
+pub mod prepare;
+pub mod shard_dir;
+#[cfg(feature = "uring")]
+pub mod uring;
