@@ -6,7 +6,6 @@
 
 mod scan;
 
-
 pub use scan::{Damage, Ending, Found, LogIdentity, Scan, ScanEnd, ScanStart};
 
 use crate::block::{Block, genesis};
@@ -121,10 +120,11 @@ pub fn recover<S: LogSource>(
         blocks: 0,
         events: 0,
     };
-    let scan = Scan::new(source, identity).run(start, checkpoint.mark, &mut |found| match found {
-        Found::Block(place, block) => rebuild.block(place, block, store),
-        Found::Rotated(generation, end) => rebuild.rotated(generation, end, store),
-    })?;
+    let scan =
+        Scan::new(source, identity).run(start, checkpoint.mark, &mut |found| match found {
+            Found::Block(place, block) => rebuild.block(place, block, store),
+            Found::Rotated(generation, end) => rebuild.rotated(generation, end, store),
+        })?;
     let Place { generation: newest, offset } = scan.place;
     let active = Active { generation: newest, offset, header_pending: None };
     let active = (newest > checkpoint.flushed).then_some(active);

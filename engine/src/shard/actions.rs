@@ -7,14 +7,9 @@ use crate::ids::{Generation, Hlc, LeaseEpoch, Lsn, Place, Revision, ShardId, Str
 use crate::record::StreamRange;
 use crate::segment::{LogEnd, SegmentHeader};
 
-/// Names the request that an answer belongs to; the machine only hands it back.
+/// Names a request: chosen by the driver, unique among those not answered; only handed back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ReplyTo {
-    /// Which session, as the driver numbers them.
-    pub session: u64,
-    /// Which request of that session.
-    pub correlation: u64,
-}
+pub struct RequestId(pub u64);
 
 /// What happened.
 #[derive(Debug)]
@@ -22,7 +17,7 @@ pub enum Event<'a> {
     /// A client wants to append. Answered by one [`Action::Reply`] with the same `to`.
     Append {
         /// Where the answer goes.
-        to: ReplyTo,
+        to: RequestId,
         /// The checked request; its bytes are copied before the step returns.
         view: AppendView<'a>,
     },
@@ -52,7 +47,7 @@ pub enum Event<'a> {
     /// Answers [`Action::LoadReplay`]: the bytes of the append record.
     ReplayLoaded {
         /// Where the answer goes.
-        to: ReplyTo,
+        to: RequestId,
         /// The record, or why it could not be read.
         record: Result<&'a [u8], LoadFailed>,
     },
@@ -96,7 +91,7 @@ pub enum Action {
     /// Answer a client. The outcome is final and rests on durable state only.
     Reply {
         /// Whom.
-        to: ReplyTo,
+        to: RequestId,
         /// What.
         outcome: Outcome,
     },
@@ -114,7 +109,7 @@ pub enum Action {
     /// Read the append record at `place`; answer [`Event::ReplayLoaded`].
     LoadReplay {
         /// Where the answer will go.
-        to: ReplyTo,
+        to: RequestId,
         /// Where the record is.
         place: Place,
     },
@@ -244,7 +239,7 @@ impl Actions {
         &self.ranges[start..start + receipt.ranges_count as usize]
     }
 
-    pub(super) fn refuse(&mut self, to: ReplyTo, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, to: RequestId, refusal: Refusal) {
         self.list.push(Action::Reply { to, outcome: Outcome::Refused(refusal) });
     }
 }

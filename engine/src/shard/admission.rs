@@ -7,8 +7,8 @@
 use super::assembly::{Answer, Pending};
 use super::parked::ParkedAppend;
 use super::{
-    Action, Actions, LoadFailed, Outcome, Receipt, Refusal, Replay, ReplyTo, Shard, Stalled, State,
-    StoredHead,
+    Action, Actions, LoadFailed, Outcome, Receipt, Refusal, Replay, RequestId, Shard, Stalled,
+    State, StoredHead,
 };
 use crate::append::AppendView;
 use crate::block::BLOCK_HEADER_BYTES;
@@ -56,7 +56,7 @@ impl Shard {
     pub(super) fn append(
         &mut self,
         now: Now,
-        to: ReplyTo,
+        to: RequestId,
         view: AppendView<'_>,
         out: &mut Actions,
     ) {
@@ -89,7 +89,7 @@ impl Shard {
     }
 
     /// Admits an append that has waited.
-    pub(super) fn admit_bytes(&mut self, now: Now, to: ReplyTo, bytes: &[u8], out: &mut Actions) {
+    pub(super) fn admit_bytes(&mut self, now: Now, to: RequestId, bytes: &[u8], out: &mut Actions) {
         let view = AppendView::parse(bytes, usize::MAX / 2).expect("it was parsed when it came");
         self.identify(&view);
         self.admit(now, to, view, out);
@@ -119,7 +119,7 @@ impl Shard {
         }
     }
 
-    fn admit(&mut self, now: Now, to: ReplyTo, view: AppendView<'_>, out: &mut Actions) {
+    fn admit(&mut self, now: Now, to: RequestId, view: AppendView<'_>, out: &mut Actions) {
         let size = view.bytes().len();
         match self.judge(now, to, &view, out) {
             Verdict::Admitted => {
@@ -152,7 +152,7 @@ impl Shard {
     fn judge(
         &mut self,
         now: Now,
-        to: ReplyTo,
+        to: RequestId,
         view: &AppendView<'_>,
         out: &mut Actions,
     ) -> Verdict {
@@ -242,7 +242,7 @@ impl Shard {
         Ok(())
     }
 
-    fn write(&mut self, now: Now, to: ReplyTo, view: &AppendView<'_>) {
+    fn write(&mut self, now: Now, to: RequestId, view: &AppendView<'_>) {
         if !self.open_started {
             let hlc = self.next_hlc(now);
             self.open.open(self.segments.next_place(), self.ordered.next(), hlc);
@@ -331,12 +331,13 @@ impl Shard {
             if stream.event_count > 0 {
                 let fencing_token = head.fencing_token.max(token.unwrap_or(0));
                 let last_generation = generation;
-                self.heads.put(id, Head { next_revision: revision, fencing_token, last_generation });
+                self.heads
+                    .put(id, Head { next_revision: revision, fencing_token, last_generation });
             }
         }
     }
 
-    fn park(&mut self, to: ReplyTo, view: &AppendView<'_>, out: &mut Actions) {
+    fn park(&mut self, to: RequestId, view: &AppendView<'_>, out: &mut Actions) {
         let streams: Vec<StreamId> = self.scratch.streams.iter().map(|(id, _)| *id).collect();
         for stream in &streams {
             if self.is_cold(*stream) && self.parked.start_loading(*stream) {
@@ -402,13 +403,13 @@ impl Shard {
         self.heads.get(stream).is_none() && self.runs.iter().any(|run| run.may_contain(stream))
     }
 
-    fn replay(&mut self, to: ReplyTo, view: &AppendView<'_>, place: Place, out: &mut Actions) {
+    fn replay(&mut self, to: RequestId, view: &AppendView<'_>, place: Place, out: &mut Actions) {
         let size = view.bytes().len();
         let committed = place < self.committed_place;
         let mut ranges = std::mem::take(&mut self.scratch.ranges);
-        let answer = self.record_in_memory(place).map(|bytes| {
-            replay_answer(bytes, view.fingerprint(), view.key(), &mut ranges)
-        });
+        let answer = self
+            .record_in_memory(place)
+            .map(|bytes| replay_answer(bytes, view.fingerprint(), view.key(), &mut ranges));
         let Some(answer) = answer else {
             self.scratch.ranges = ranges;
             assert!(committed, "blocks that are not committed are in memory");
@@ -449,11 +450,12 @@ impl Shard {
 
     pub(super) fn replay_loaded(
         &mut self,
-        to: ReplyTo,
+        to: RequestId,
         record: Result<&[u8], LoadFailed>,
         out: &mut Actions,
     ) {
-        let Some(Replay { request_bytes: size, fingerprint, key }) = self.replays.remove(&to) else {
+        let Some(Replay { request_bytes: size, fingerprint, key }) = self.replays.remove(&to)
+        else {
             return;
         };
         if self.state == State::Poisoned {
@@ -471,7 +473,7 @@ impl Shard {
     }
 }
 
-fn push_answer(to: ReplyTo, answer: Answer, ranges: &[StreamRange], out: &mut Actions) {
+fn push_answer(to: RequestId, answer: Answer, ranges: &[StreamRange], out: &mut Actions) {
     let outcome = match answer {
         Answer::Refuse(refusal) => Outcome::Refused(refusal),
         Answer::Appended { mut receipt } => {

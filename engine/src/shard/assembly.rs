@@ -1,6 +1,6 @@
 //! The block being filled, and the answers that wait for it.
 
-use super::actions::{Receipt, Refusal, ReplyTo};
+use super::actions::{Receipt, Refusal, RequestId};
 use crate::block::{self, BLOCK_HEADER_BYTES, BlockHash, BlockSeal};
 use crate::ids::{Hlc, Lsn, Place};
 use crate::record::StreamRange;
@@ -9,7 +9,7 @@ use crate::segment::SegmentHeader;
 /// An answer that may leave only once its block is committed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
-    pub to: ReplyTo,
+    pub to: RequestId,
     /// Size of the request, for the in-flight account.
     pub request_bytes: u32,
     pub answer: Answer,

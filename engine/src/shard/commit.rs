@@ -130,10 +130,8 @@ impl Shard {
         assert!(!self.open_started || self.open.is_empty(), "the open block is closed first");
         let generation = self.segments.generation();
         if self.segments.has_active() {
-            let (tail, keys) = self
-                .spare_tails
-                .pop()
-                .unwrap_or_else(|| (self.new_tail(), Vec::new()));
+            let (tail, keys) =
+                self.spare_tails.pop().unwrap_or_else(|| (self.new_tail(), Vec::new()));
             let tail = std::mem::replace(&mut self.tail, tail);
             let keys = std::mem::replace(&mut self.tail_keys, keys);
             self.sealed.push_back(Arc::new(Sealed { generation, tail, keys, end: self.end }));

@@ -17,13 +17,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 pub use actions::{
-    Action, Actions, Event, LoadFailed, Outcome, Receipt, Refusal, ReplyTo, StoredHead,
+    Action, Actions, Event, LoadFailed, Outcome, Receipt, Refusal, RequestId, StoredHead,
 };
 pub use segments::{Active, Layout, SEGMENTS_AHEAD};
 pub use view::{Located, StreamEnd};
 
 use crate::block::BlockHash;
-use crate::ids::{ClusterId, Generation, Hlc, IdempotencyKey, LeaseEpoch, Lsn, Now, Place, ShardId};
+use crate::ids::{
+    ClusterId, Generation, Hlc, IdempotencyKey, LeaseEpoch, Lsn, Now, Place, ShardId,
+};
 use crate::index::heads::Heads;
 use crate::index::keys::KeyWindow;
 use crate::index::lookup::Run;
@@ -105,7 +107,7 @@ enum State {
 
 #[derive(Debug)]
 struct Stalled {
-    to: ReplyTo,
+    to: RequestId,
     bytes: Vec<u8>,
 }
 
@@ -142,7 +144,7 @@ pub struct Shard {
     stalled: VecDeque<Stalled>,
     in_flight: usize,
     in_flight_bytes: usize,
-    replays: HashMap<ReplyTo, Replay>,
+    replays: HashMap<RequestId, Replay>,
     scratch: admission::Scratch,
 }
 
@@ -231,7 +233,9 @@ impl Shard {
     /// Whether a block waits for [`Event::Flush`].
     #[must_use]
     pub fn wants_flush(&self) -> bool {
-        self.open_started && !self.open.is_empty() && self.writing < self.config.blocks_in_flight_max
+        self.open_started
+            && !self.open.is_empty()
+            && self.writing < self.config.blocks_in_flight_max
     }
 
     /// The bytes of a block named by [`Action::Write`], header included.
@@ -281,7 +285,6 @@ impl Shard {
         self.heads.set_flushed(generation);
         // The thread that saved it may still hold its reference; then the buffers go with it.
         if let Ok(mut sealed) = Arc::try_unwrap(sealed) {
-            
             sealed.keys.clear();
             self.spare_tails.push((sealed.tail, sealed.keys));
         }

@@ -4,12 +4,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::actions::ReplyTo;
+use super::actions::RequestId;
 use crate::ids::{BuildAlreadyHashed, StreamId, StreamMap};
 
 #[derive(Debug)]
 pub(super) struct ParkedAppend {
-    pub to: ReplyTo,
+    pub to: RequestId,
     pub bytes: Vec<u8>,
     pub streams: Vec<StreamId>,
 }
@@ -83,8 +83,11 @@ impl Parked {
 
     /// Takes out everything that waits for `stream`.
     pub(super) fn drain_stream(&mut self, stream: StreamId) -> Vec<ParkedAppend> {
-        let ids: Vec<u64> =
-            self.queues.get(&stream).map(|queue| queue.iter().copied().collect()).unwrap_or_default();
+        let ids: Vec<u64> = self
+            .queues
+            .get(&stream)
+            .map(|queue| queue.iter().copied().collect())
+            .unwrap_or_default();
         ids.into_iter().map(|id| self.remove(id)).collect()
     }
 }

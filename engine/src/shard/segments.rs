@@ -1,9 +1,9 @@
 //! Where the next block goes: the active segment, what is left of it, and the segments prepared
 //! ahead. Knows nothing of files.
 
+use super::ShardConfig;
 use crate::block::BLOCK_HEADER_BYTES;
 use crate::bytes::align_up;
-use super::ShardConfig;
 use crate::ids::{ClusterId, Generation, Place, ShardId};
 use crate::segment::{LogEnd, SegmentHeader};
 
@@ -57,7 +57,10 @@ impl Segments {
     /// `active` is it unless it is complete and saved.
     #[must_use]
     pub fn new(config: &ShardConfig, newest: Generation, active: Option<Active>) -> Self {
-        assert!(active.is_none_or(|active| active.generation == newest), "the active is the newest");
+        assert!(
+            active.is_none_or(|active| active.generation == newest),
+            "the active is the newest"
+        );
         let (cluster, shard, layout) = (config.cluster, config.shard, config.layout);
         let (prepared, preparing, refused) = (0, false, false);
         Self { cluster, shard, layout, active, newest, prepared, preparing, refused }
