@@ -139,8 +139,7 @@ impl Inbox {
 
     /// For the shard: before it takes messages, so that a later one rings again.
     pub fn answered_the_bell(&self) {
-        self.poked.store(false, Ordering::Release);
-        std::sync::atomic::fence(Ordering::SeqCst);
+        self.poked.swap(false, Ordering::AcqRel);
     }
 
     /// For the shard: the next message.

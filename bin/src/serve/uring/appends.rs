@@ -1,0 +1,181 @@
+//! Requests on their way in, answers on their way out.
+
+use std::rc::Rc;
+
+use duolog_engine::append::AppendView;
+use duolog_engine::ids::ShardId;
+use duolog_engine::route::shard_of;
+use duolog_engine::shard::{Actions, Event, Outcome, RequestId};
+use duolog_net::session::{Answers, Request, Ticket};
+use duolog_net::wire::{Appended, Copies, ErrorCode, ErrorFrame, ReadLog, ReadStream, StreamSpan};
+
+use super::connection::Connection;
+use super::shard_loop::{Origin, ShardLoop};
+use super::{log_read, stream_read};
+use crate::serve::inbox::{ForeignRequest, Message};
+use crate::serve::refusal::{self, RefusalText};
+
+/// What a client waits when another shard's inbox is full, milliseconds.
+const INBOX_RETRY_AFTER_MS: u32 = 10;
+
+impl ShardLoop {
+    /// A request of a connection of this shard. The session is borrowed: answers that are due at
+    /// once go into `answers`, everything else into `actions`.
+    pub(super) fn request(
+        self: &Rc<Self>,
+        connection: &Rc<Connection>,
+        ticket: Ticket,
+        request: Request<'_>,
+        answers: &mut Answers,
+        actions: &mut Actions,
+    ) {
+        let count = self.session_settings().shard_count;
+        match request {
+            Request::Append(body) => {
+                let view = match AppendView::parse(body, self.event_max_bytes) {
+                    Ok(view) => view,
+                    Err(error) => {
+                        return answers.refuse(ticket, &refusal::bad_request(&error), error);
+                    }
+                };
+                let first = view.streams().next().expect("parse() wants at least one stream");
+                let target = shard_of(first.name.as_bytes(), count);
+                if target != self.id() {
+                    let foreign = ForeignRequest::Append(body.to_vec());
+                    return self.forward(connection, ticket, target, foreign, answers);
+                }
+                let id = self.insert(Origin::Local(Rc::clone(connection), ticket));
+                self.step_into(Event::Append { to: id, view }, actions);
+            }
+            Request::ReadStream(read) => {
+                let target = shard_of(read.stream.as_bytes(), count);
+                if target != self.id() {
+                    let foreign = ForeignRequest::ReadStream(stream_read::body_of(&read));
+                    return self.forward(connection, ticket, target, foreign, answers);
+                }
+                let correlation = ticket.correlation();
+                let id = self.insert(Origin::Local(Rc::clone(connection), ticket));
+                stream_read::spawn(self, id, correlation, &read);
+            }
+            Request::ReadLog(read) => {
+                if read.shard != self.id() {
+                    let foreign = ForeignRequest::ReadLog(read);
+                    return self.forward(connection, ticket, read.shard, foreign, answers);
+                }
+                let correlation = ticket.correlation();
+                let id = self.insert(Origin::Local(Rc::clone(connection), ticket));
+                log_read::spawn(self, id, correlation, read);
+            }
+        }
+    }
+
+    fn insert(&self, origin: Origin) -> RequestId {
+        RequestId(self.requests.borrow_mut().insert(origin) as u64)
+    }
+
+    /// Sends a request to the shard that can serve it.
+    fn forward(
+        &self,
+        connection: &Rc<Connection>,
+        ticket: Ticket,
+        target: ShardId,
+        request: ForeignRequest,
+        answers: &mut Answers,
+    ) {
+        let correlation = ticket.correlation();
+        let id = self.insert(Origin::Local(Rc::clone(connection), ticket));
+        let message = Message::Request { from: self.id(), id, correlation, request };
+        if self.inboxes[target.0 as usize].send(message).is_ok() {
+            return;
+        }
+        if let Origin::Local(_, ticket) = self.requests.borrow_mut().remove(id.0 as usize) {
+            let busy = ErrorFrame::new(ErrorCode::Busy).retry_after_ms(INBOX_RETRY_AFTER_MS);
+            answers.refuse(ticket, &busy, format_args!("shard {target} has a full inbox"));
+        }
+    }
+
+    /// A request from another shard's connection.
+    pub(super) fn foreign(
+        self: &Rc<Self>,
+        from: ShardId,
+        id: RequestId,
+        correlation: u64,
+        request: ForeignRequest,
+    ) {
+        let own = self.insert(Origin::Foreign { from, id, correlation });
+        match request {
+            ForeignRequest::Append(body) => {
+                let view = AppendView::parse(&body, self.event_max_bytes);
+                let view = view.expect("the shard that received the append has parsed it");
+                self.step(Event::Append { to: own, view });
+            }
+            ForeignRequest::ReadStream(body) => {
+                let read = ReadStream::decode(&body);
+                let read = read.expect("the shard that received the read has decoded it");
+                stream_read::spawn(self, own, correlation, &read);
+            }
+            ForeignRequest::ReadLog(read) => log_read::spawn(self, own, correlation, read),
+        }
+    }
+
+    /// The answer to an append.
+    pub(super) fn reply(&self, to: RequestId, outcome: &Outcome, actions: &Actions) {
+        match self.requests.borrow_mut().remove(to.0 as usize) {
+            Origin::Local(connection, ticket) => {
+                connection.session.borrow_mut().answers().answer(ticket, |out, correlation| {
+                    self.encode(out, correlation, outcome, actions);
+                });
+                self.touch(&connection);
+            }
+            Origin::Foreign { from, id, correlation } => {
+                let mut frame = Vec::with_capacity(128);
+                self.encode(&mut frame, correlation, outcome, actions);
+                self.answer_foreign(from, id, frame);
+            }
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>, correlation: u64, outcome: &Outcome, actions: &Actions) {
+        match outcome {
+            Outcome::Refused(refused) => {
+                refusal::frame(refused).encode(out, correlation, RefusalText(refused));
+            }
+            Outcome::Appended(receipt) => {
+                let appended = Appended {
+                    first_lsn: receipt.first_lsn,
+                    last_lsn: receipt.last_lsn,
+                    hlc: receipt.hlc,
+                    epoch: receipt.epoch,
+                    shard: self.id(),
+                    copies: Copies::Disk,
+                    replayed: receipt.replayed,
+                };
+                let spans = actions.ranges_of(receipt).iter().map(|range| StreamSpan {
+                    first: range.first,
+                    event_count: range.event_count,
+                });
+                appended.encode(out, correlation, spans);
+            }
+        }
+    }
+
+    /// The answer to a read, a whole frame.
+    pub(super) fn answer_frame(self: &Rc<Self>, to: RequestId, frame: Vec<u8>) {
+        match self.requests.borrow_mut().remove(to.0 as usize) {
+            Origin::Local(connection, ticket) => {
+                let mut session = connection.session.borrow_mut();
+                session.answers().answer(ticket, |out, _| out.extend_from_slice(&frame));
+                drop(session);
+                connection.send(self);
+            }
+            Origin::Foreign { from, id, .. } => self.answer_foreign(from, id, frame),
+        }
+    }
+
+    fn answer_foreign(&self, from: ShardId, id: RequestId, frame: Vec<u8>) {
+        let message = Message::Answer { id, frame };
+        if let Err(message) = self.inboxes[from.0 as usize].send(message) {
+            self.undelivered.borrow_mut().push_back((from, message));
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One client connection: a reader task, a session, and sends straight from whoever has answers.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+
+use duolog_engine::ids::MonoUs;
+use duolog_net::session::{Flow, Session};
+use futures_lite::io::{AsyncRead, AsyncWrite};
+use glommio::net::TcpStream;
+
+use super::notify::Notify;
+use super::shard_loop::ShardLoop;
+
+/// Read size, bytes: several dozen pipelined appends.
+const READ_BYTES: usize = 16 << 10;
+/// A client that says nothing for this long after connecting is dropped.
+const HELLO_MAX_US: u64 = 10_000_000;
+/// A client that takes none of its waiting answers for this long is dropped.
+const STALL_MAX_US: u64 = 30_000_000;
+
+/// A connection of this shard.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: RefCell<TcpStream>,
+    descriptor: i32,
+    pub session: RefCell<Session>,
+    /// It is in the list of connections to send to.
+    pub dirty: Cell<bool>,
+    /// A task waits for the socket to take more.
+    flushing: Cell<bool>,
+    dead: Cell<bool>,
+    /// Rings when the session's flow may have changed.
+    pub changed: Notify,
+    opened: MonoUs,
+    progressed: Cell<MonoUs>,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, session: Session, now: MonoUs) -> Rc<Self> {
+        let descriptor = stream.as_raw_fd();
+        Rc::new(Self {
+            stream: RefCell::new(stream),
+            descriptor,
+            session: RefCell::new(session),
+            dirty: Cell::new(false),
+            flushing: Cell::new(false),
+            dead: Cell::new(false),
+            changed: Notify::default(),
+            opened: now,
+            progressed: Cell::new(now),
+        })
+    }
+
+    #[expect(unsafe_code, reason = "the runtime's stream lends its descriptor as a number only")]
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: `stream` owns this descriptor, is never replaced and lives as long as `self`.
+        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
+    }
+
+    /// Sends what is unsent without waiting; a task takes over what the socket does not take.
+    pub(super) fn send(self: &Rc<Self>, shard: &Rc<ShardLoop>) {
+        if self.dead.get() || self.flushing.get() {
+            return;
+        }
+        if !self.send_now(shard.now_us()) && !self.dead.get() {
+            self.flushing.set(true);
+            glommio::spawn_local(flush(Rc::clone(self), Rc::clone(shard))).detach();
+        }
+        self.changed.ring();
+    }
+
+    /// One send; whether nothing is left.
+    fn send_now(&self, now: MonoUs) -> bool {
+        use rustix::net::{SendFlags, send};
+        let mut session = self.session.borrow_mut();
+        let answers = session.answers();
+        if answers.unsent().is_empty() {
+            return true;
+        }
+        match send(self.descriptor(), answers.unsent(), SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(count) => {
+                self.progressed.set(now);
+                answers.sent(count);
+                answers.unsent().is_empty()
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
+            Err(_) => {
+                self.dead.set(true);
+                true
+            }
+        }
+    }
+
+    /// Ends a connection from outside its reader: the reader sees the end of input.
+    pub(super) fn shut(&self) {
+        self.dead.set(true);
+        // An error means that the peer ended it first.
+        let _ = rustix::net::shutdown(self.descriptor(), rustix::net::Shutdown::Both);
+        self.changed.ring();
+    }
+
+    /// Ends a connection whose client keeps it without using it.
+    pub(super) fn housekeep(&self, now: MonoUs) {
+        let mut session = self.session.borrow_mut();
+        let silent = !session.is_greeted() && now.0 - self.opened.0 > HELLO_MAX_US;
+        let unsent = !session.answers().unsent().is_empty();
+        let stalled = unsent && now.0 - self.progressed.get().0 > STALL_MAX_US;
+        drop(session);
+        if silent || stalled {
+            self.shut();
+        }
+    }
+
+    async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| {
+            let mut stream = self.stream.borrow_mut();
+            Pin::new(&mut *stream).poll_read(context, buffer)
+        })
+        .await
+    }
+
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(self.descriptor(), 0)?)
+    }
+}
+
+async fn flush(connection: Rc<Connection>, shard: Rc<ShardLoop>) {
+    let mut taken = Vec::new();
+    while !connection.dead.get() {
+        connection.session.borrow_mut().answers().take_unsent(&mut taken);
+        if taken.is_empty() {
+            break;
+        }
+        let mut sent = 0;
+        while sent < taken.len() {
+            let step = poll_fn(|context| {
+                let mut stream = connection.stream.borrow_mut();
+                Pin::new(&mut *stream).poll_write(context, &taken[sent..])
+            });
+            match step.await {
+                Ok(count) if count > 0 => {
+                    sent += count;
+                    connection.progressed.set(shard.now_us());
+                    connection.session.borrow_mut().answers().sent(count);
+                }
+                _ => {
+                    connection.shut();
+                    break;
+                }
+            }
+        }
+        taken.clear();
+        connection.changed.ring();
+    }
+    connection.flushing.set(false);
+    connection.changed.ring();
+}
+
+/// Serves a connection until it ends.
+pub(super) async fn serve(connection: Rc<Connection>, shard: Rc<ShardLoop>) {
+    let mut buffer = vec![0; READ_BYTES];
+    let mut flow = connection.session.borrow().flow();
+    if flow == Flow::Read {
+        flow = shard.resume(&connection);
+    }
+    loop {
+        flow = match flow {
+            _ if connection.dead.get() => return,
+            Flow::Read => match connection.read(&mut buffer).await {
+                Ok(count) if count > 0 => shard.receive(&connection, &buffer[..count]),
+                Ok(_) => {
+                    connection.session.borrow_mut().end_of_input();
+                    connection.session.borrow().flow()
+                }
+                Err(_) => return,
+            },
+            Flow::Pause => {
+                connection.changed.wait().await;
+                match connection.session.borrow().flow() {
+                    Flow::Read => shard.resume(&connection),
+                    other => other,
+                }
+            }
+            Flow::HandOver(target) => match hand_over(&connection, &shard, target) {
+                true => return,
+                false => shard.resume(&connection),
+            },
+            Flow::Close => {
+                close(&connection).await;
+                return;
+            }
+        }
+    }
+}
+
+/// Gives socket and session to another shard's thread; false when this one has to keep them.
+fn hand_over(
+    connection: &Rc<Connection>,
+    shard: &Rc<ShardLoop>,
+    target: duolog_engine::ids::ShardId,
+) -> bool {
+    if target != shard.id()
+        && let Ok(socket) = connection.duplicate()
+    {
+        let settings = shard.session_settings();
+        let session = connection.session.replace(Session::new(settings));
+        match shard.give_away(target, socket, session) {
+            Ok(()) => return true,
+            Err(session) => *connection.session.borrow_mut() = session,
+        }
+    }
+    connection.session.borrow_mut().serve_at(shard.id());
+    false
+}
+
+/// Sends what is due, then ends the connection so that its last answer is not lost.
+async fn close(connection: &Rc<Connection>) {
+    while !connection.session.borrow().is_done() && !connection.dead.get() {
+        connection.changed.wait().await;
+    }
+    // An error means that the peer ended it first.
+    let _ = rustix::net::shutdown(connection.descriptor(), rustix::net::Shutdown::Write);
+    let mut rest = [0; 1024];
+    // Bounded by housekeeping: a client that goes on sending is stalled or silent by then.
+    let mut drained = 0;
+    while drained < DRAIN_MAX_BYTES {
+        match connection.read(&mut rest).await {
+            Ok(count) if count > 0 => drained += count,
+            _ => return,
+        }
+    }
+}
+
+/// What a client may still send behind an error before it is cut off, bytes.
+const DRAIN_MAX_BYTES: usize = 64 << 20;

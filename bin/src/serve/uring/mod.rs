@@ -1,0 +1,15 @@
+//! The drivers on the shards' own threads: sockets, disk, inbox. They move bytes and decide
+//! nothing.
+
+mod accept;
+mod appends;
+mod connection;
+mod executor;
+mod fetch;
+mod inbox_loop;
+mod log_read;
+mod notify;
+mod shard_loop;
+mod stream_read;
+
+pub use executor::{ShardSetup, spawn};

@@ -1,0 +1,305 @@
+//! The shard's driver: hands events to the machine and does what it asks for.
+//!
+//! Single-threaded; `RefCell` borrows never live across an `.await`.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crossbeam::channel::Sender;
+use duolog_engine::disk::shard_dir::ShardDir;
+use duolog_engine::disk::uring::{LogFile, LogFiles};
+use duolog_engine::ids::{Generation, MonoUs, ShardId};
+use duolog_engine::shard::{Action, Actions, Event, RequestId, Shard};
+use duolog_net::session::{Flow, Session, Settings, Ticket};
+use slab::Slab;
+
+use super::connection::Connection;
+use super::fetch::IndexFiles;
+use super::log_read::LogMap;
+use super::notify::Notify;
+use crate::serve::background::FileJob;
+use crate::serve::clock::Clock;
+use crate::serve::inbox::{Inbox, Message};
+use crate::serve::index::IndexJob;
+
+/// Where a request came from.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// A connection of this shard.
+    Local(Rc<Connection>, Ticket),
+    /// Another shard's connection.
+    Foreign { from: ShardId, id: RequestId, correlation: u64 },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ShardLoop {
+    pub shard: RefCell<Shard>,
+    pub(super) actions: RefCell<Actions>,
+    pub requests: RefCell<Slab<Origin>>,
+    pub connections: RefCell<Slab<Rc<Connection>>>,
+    pub(super) dirty: RefCell<Vec<Rc<Connection>>>,
+    pub committer: Notify,
+    /// Segments open for writing: the active one and those prepared ahead.
+    writers: RefCell<Vec<(Generation, Rc<LogFile>)>>,
+    pub files: LogFiles,
+    pub indexes: IndexFiles,
+    pub log_map: RefCell<LogMap>,
+    pub dir: ShardDir,
+    pub read_buffer: RefCell<Vec<u8>>,
+    pub event_max_bytes: usize,
+    session_settings: Settings,
+    pub inboxes: Arc<[Arc<Inbox>]>,
+    file_jobs: Sender<FileJob>,
+    index_jobs: Sender<IndexJob>,
+    clock: Clock,
+    pub drained: Cell<bool>,
+    pub stopping: Cell<bool>,
+    pub stopped: Notify,
+    pub reads: super::fetch::ReadPermits,
+}
+
+/// What a shard loop is made of.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub shard: Shard,
+    pub dir: ShardDir,
+    pub log_map: LogMap,
+    pub event_max_bytes: usize,
+    pub session_settings: Settings,
+    pub inboxes: Arc<[Arc<Inbox>]>,
+    pub file_jobs: Sender<FileJob>,
+    pub index_jobs: Sender<IndexJob>,
+    pub clock: Clock,
+}
+
+/// Bytes read from a socket in one go, for all connections of the shard in turn.
+const READ_BYTES: usize = 64 << 10;
+
+impl ShardLoop {
+    pub(super) fn new(parts: Parts) -> Rc<Self> {
+        let align_bytes = parts.shard.config().layout.align_bytes;
+        Rc::new(Self {
+            actions: RefCell::default(),
+            requests: RefCell::new(Slab::with_capacity(1024)),
+            connections: RefCell::default(),
+            dirty: RefCell::default(),
+            committer: Notify::default(),
+            writers: RefCell::default(),
+            files: LogFiles::new(parts.dir.clone(), align_bytes),
+            indexes: IndexFiles::new(align_bytes),
+            log_map: RefCell::new(parts.log_map),
+            dir: parts.dir,
+            read_buffer: RefCell::new(vec![0; READ_BYTES]),
+            event_max_bytes: parts.event_max_bytes,
+            session_settings: parts.session_settings,
+            inboxes: parts.inboxes,
+            file_jobs: parts.file_jobs,
+            index_jobs: parts.index_jobs,
+            clock: parts.clock,
+            drained: Cell::new(false),
+            stopping: Cell::new(false),
+            stopped: Notify::default(),
+            reads: super::fetch::ReadPermits::default(),
+            shard: RefCell::new(parts.shard),
+        })
+    }
+
+    pub(super) fn id(&self) -> ShardId {
+        self.session_settings.shard
+    }
+
+    pub(super) const fn session_settings(&self) -> Settings {
+        self.session_settings
+    }
+
+    pub(super) fn now_us(&self) -> MonoUs {
+        self.clock.mono()
+    }
+
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.inboxes[self.id().0 as usize]
+    }
+
+    /// Hands one event to the machine and does what it asks for.
+    pub(super) fn step(self: &Rc<Self>, event: Event<'_>) {
+        let mut actions = self.actions.take();
+        self.step_into(event, &mut actions);
+        self.perform(actions);
+    }
+
+    /// Hands one event to the machine; the caller performs the actions later.
+    pub(super) fn step_into(&self, event: Event<'_>, actions: &mut Actions) {
+        self.shard.borrow_mut().step(self.clock.now(), event, actions);
+    }
+
+    /// Does what the machine asked for, and keeps the buffer for the next step.
+    pub(super) fn perform(self: &Rc<Self>, mut actions: Actions) {
+        for index in 0..actions.list.len() {
+            match actions.list[index].clone() {
+                Action::Write { first_lsn, place, header } => {
+                    self.write(first_lsn, place, header);
+                }
+                Action::Reply { to, outcome } => self.reply(to, &outcome, &actions),
+                Action::PrepareSegment { generation } => {
+                    self.send_file_job(FileJob::Prepare(self.id(), generation));
+                }
+                Action::LoadHead { stream } => {
+                    let shard = Rc::clone(self);
+                    glommio::spawn_local(super::fetch::load_head(shard, stream)).detach();
+                }
+                Action::LoadReplay { to, place } => {
+                    let shard = Rc::clone(self);
+                    glommio::spawn_local(super::fetch::load_replay(shard, to, place)).detach();
+                }
+                Action::SaveIndex { generation } => self.save_index(generation),
+                Action::WriteMark { end } => self.send_file_job(FileJob::Mark(self.id(), end)),
+                Action::Committed { .. } => {}
+                Action::Poisoned => self.die(),
+                Action::Drained => {
+                    self.drained.set(true);
+                    self.inbox().drained.store(true, Ordering::Release);
+                }
+            }
+        }
+        actions.clear();
+        self.actions.replace(actions);
+        self.send_dirty();
+        if self.shard.borrow().wants_flush() {
+            self.committer.ring();
+        }
+        self.inbox().work.store(self.requests.borrow().len() as u64, Ordering::Relaxed);
+        self.tick();
+    }
+
+    /// Tells the watchdog that this thread runs.
+    pub(super) fn tick(&self) {
+        self.inbox().ticks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn write(
+        self: &Rc<Self>,
+        first_lsn: duolog_engine::ids::Lsn,
+        place: duolog_engine::ids::Place,
+        header: Option<duolog_engine::segment::SegmentHeader>,
+    ) {
+        if let Some(header) = &header {
+            self.log_map.borrow_mut().segment(header.generation, header.base.lsn);
+        }
+        let file = self.writer(place.generation);
+        let buffer = file.buffer(header.as_ref(), self.shard.borrow().block_bytes(first_lsn));
+        let shard = Rc::clone(self);
+        glommio::spawn_local(async move {
+            match file.write_block(place, header, buffer).await {
+                Ok(()) => shard.step(Event::BlockWritten { first_lsn }),
+                Err(error) => {
+                    tracing::error!(
+                        event = "write_failed",
+                        shard = shard.id().0,
+                        lsn = first_lsn.0,
+                        %error,
+                        "a block could not be written; the node stops and never retries the sync"
+                    );
+                    shard.step(Event::WriteFailed);
+                }
+            }
+        })
+        .detach();
+    }
+
+    /// The file of a segment that is being written. Earlier ones are let go.
+    fn writer(&self, generation: Generation) -> Rc<LogFile> {
+        let mut writers = self.writers.borrow_mut();
+        writers.retain(|(known, _)| known.next() >= generation);
+        let found = writers.iter().find(|(known, _)| *known == generation);
+        let (_, file) = found.expect("a segment is opened before the machine hears that it is ready");
+        Rc::clone(file)
+    }
+
+    /// Makes a segment known as ready for writing.
+    pub(super) fn add_writer(&self, generation: Generation, file: LogFile) {
+        self.writers.borrow_mut().push((generation, Rc::new(file)));
+    }
+
+    pub(super) fn send_file_job(&self, job: FileJob) {
+        // The queue has room for everything that shards can have outstanding; it is full or closed
+        // only when the thread has died, and then the process is about to end.
+        if self.file_jobs.try_send(job).is_err() {
+            tracing::error!(event = "background_lost", "the file thread takes no more jobs");
+        }
+    }
+
+    fn save_index(&self, generation: Generation) {
+        let Some(sealed) = self.shard.borrow().sealed(generation) else { return };
+        if self.index_jobs.try_send(IndexJob::Save(self.id(), sealed)).is_err() {
+            tracing::error!(event = "background_lost", "the index thread takes no more jobs");
+        }
+    }
+
+    /// A write failed: what is known has been answered; send it and end the process.
+    fn die(&self) -> ! {
+        self.send_dirty_raw();
+        let exit = crate::exit::Exit::WriteFailed;
+        std::process::exit(i32::from(exit.code()));
+    }
+
+    fn send_dirty_raw(&self) {
+        for connection in self.dirty.borrow_mut().drain(..) {
+            connection.send_last();
+        }
+    }
+
+    pub(super) fn touch(&self, connection: &Rc<Connection>) {
+        if !connection.dirty.replace(true) {
+            self.dirty.borrow_mut().push(Rc::clone(connection));
+        }
+    }
+
+    /// One send per connection that has something to be sent.
+    fn send_dirty(self: &Rc<Self>) {
+        let mut dirty = self.dirty.take();
+        for connection in dirty.drain(..) {
+            connection.dirty.set(false);
+            connection.send(self);
+        }
+        // Nothing was added meanwhile: sending answers nobody.
+        self.dirty.replace(dirty);
+    }
+
+    /// Gives a connection to another shard's thread; gives the session back when it is full.
+    pub(super) fn give_away(
+        &self,
+        target: ShardId,
+        socket: std::os::fd::OwnedFd,
+        session: Session,
+    ) -> Result<(), Session> {
+        let message = Message::Connection { socket, session: Box::new(session) };
+        match self.inboxes[target.0 as usize].send(message) {
+            Err(Message::Connection { session, .. }) => Err(*session),
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes on with bytes that a session kept.
+    pub(super) fn resume(self: &Rc<Self>, connection: &Rc<Connection>) -> Flow {
+        self.receive(connection, &[])
+    }
+
+    /// Hands received bytes to the session, and its requests on.
+    pub(super) fn receive(self: &Rc<Self>, connection: &Rc<Connection>, bytes: &[u8]) -> Flow {
+        let mut actions = self.actions.take();
+        let mut session = connection.session.borrow_mut();
+        let flow = session.receive(bytes, &mut |ticket, request, answers| {
+            self.request(connection, ticket, request, answers, &mut actions);
+        });
+        let unsent = !session.answers().unsent().is_empty();
+        drop(session);
+        if unsent {
+            self.touch(connection);
+        }
+        self.perform(actions);
+        flow
+    }
+}
