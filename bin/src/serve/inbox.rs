@@ -92,6 +92,8 @@ pub struct Inbox {
     pub ticks: AtomicU64,
     /// Requests that the shard has not answered; the watchdog reads it.
     pub work: AtomicU64,
+    /// The shard has nothing in flight and takes no new appends.
+    pub drained: AtomicBool,
     /// How often the watchdog had to poke a shard that had work and did not run.
     pub rescues: AtomicU64,
 }
@@ -108,6 +110,7 @@ impl Inbox {
             bell,
             ticks: AtomicU64::new(0),
             work: AtomicU64::new(0),
+            drained: AtomicBool::new(false),
             rescues: AtomicU64::new(0),
         };
         Ok((inbox, own))

@@ -245,6 +245,12 @@ impl Shard {
         &block.expect("the driver asks for a block that is being written").bytes
     }
 
+    /// The segment that is being written, if there is one.
+    #[must_use]
+    pub fn active_generation(&self) -> Option<Generation> {
+        self.segments.has_active().then(|| self.segments.generation())
+    }
+
     /// The end of what is committed.
     #[must_use]
     pub const fn committed(&self) -> LogEnd {

@@ -7,7 +7,7 @@ use duolog_engine::ids::ShardId;
 use duolog_engine::route::shard_of;
 use duolog_engine::shard::{Actions, Event, Outcome, RequestId};
 use duolog_net::session::{Answers, Request, Ticket};
-use duolog_net::wire::{Appended, Copies, ErrorCode, ErrorFrame, ReadLog, ReadStream, StreamSpan};
+use duolog_net::wire::{Appended, Copies, ErrorCode, ErrorFrame, ReadStream, StreamSpan};
 
 use super::connection::Connection;
 use super::shard_loop::{Origin, ShardLoop};
@@ -147,7 +147,7 @@ impl ShardLoop {
                     hlc: receipt.hlc,
                     epoch: receipt.epoch,
                     shard: self.id(),
-                    copies: Copies::Disk,
+                    copies: Copies::ThisDisk,
                     replayed: receipt.replayed,
                 };
                 let spans = actions.ranges_of(receipt).iter().map(|range| StreamSpan {

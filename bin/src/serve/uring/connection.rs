@@ -15,12 +15,13 @@ use glommio::net::TcpStream;
 use super::notify::Notify;
 use super::shard_loop::ShardLoop;
 
-/// Read size, bytes: several dozen pipelined appends.
-const READ_BYTES: usize = 16 << 10;
 /// A client that says nothing for this long after connecting is dropped.
 const HELLO_MAX_US: u64 = 10_000_000;
 /// A client that takes none of its waiting answers for this long is dropped.
 const STALL_MAX_US: u64 = 30_000_000;
+
+/// A connection that is being closed waits this long for the client to close it too.
+const CLOSE_MAX_US: u64 = 10_000_000;
 
 /// A connection of this shard.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(super) struct Connection {
     pub changed: Notify,
     opened: MonoUs,
     progressed: Cell<MonoUs>,
+    closing: Cell<Option<MonoUs>>,
 }
 
 impl Connection {
@@ -52,6 +54,7 @@ impl Connection {
             changed: Notify::default(),
             opened: now,
             progressed: Cell::new(now),
+            closing: Cell::new(None),
         })
     }
 
@@ -107,20 +110,47 @@ impl Connection {
     pub(super) fn housekeep(&self, now: MonoUs) {
         let mut session = self.session.borrow_mut();
         let silent = !session.is_greeted() && now.0 - self.opened.0 > HELLO_MAX_US;
-        let unsent = !session.answers().unsent().is_empty();
+        let unsent = session.answers().unsent_bytes() > 0;
         let stalled = unsent && now.0 - self.progressed.get().0 > STALL_MAX_US;
         drop(session);
-        if silent || stalled {
+        let closing = self.closing.get().is_some_and(|since| now.0 - since.0 > CLOSE_MAX_US);
+        if silent || stalled || closing {
             self.shut();
         }
     }
 
-    async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Waits for bytes and hands them on. All connections of a shard share one buffer: it is in
+    /// use only between the socket call and the session, with no wait between.
+    async fn read(self: &Rc<Self>, shard: &Rc<ShardLoop>) -> io::Result<Flow> {
         poll_fn(|context| {
-            let mut stream = self.stream.borrow_mut();
-            Pin::new(&mut *stream).poll_read(context, buffer)
+            let mut buffer = shard.read_buffer.borrow_mut();
+            let polled = Pin::new(&mut *self.stream.borrow_mut()).poll_read(context, &mut buffer);
+            polled.map_ok(|count| match count {
+                0 => {
+                    self.session.borrow_mut().end_of_input();
+                    self.session.borrow().flow()
+                }
+                _ => shard.receive(self, &buffer[..count]),
+            })
         })
         .await
+    }
+
+    /// Reads and forgets; how many bytes.
+    async fn discard(&self) -> io::Result<usize> {
+        let mut rest = [0; 1024];
+        poll_fn(|context| Pin::new(&mut *self.stream.borrow_mut()).poll_read(context, &mut rest))
+            .await
+    }
+
+    /// Whether the socket has not taken everything.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.dead.get() && self.session.borrow_mut().answers().unsent_bytes() > 0
+    }
+
+    /// One send before the process ends.
+    pub(super) fn send_last(&self) {
+        self.send_now(MonoUs(0));
     }
 
     fn duplicate(&self) -> io::Result<OwnedFd> {
@@ -162,7 +192,6 @@ async fn flush(connection: Rc<Connection>, shard: Rc<ShardLoop>) {
 
 /// Serves a connection until it ends.
 pub(super) async fn serve(connection: Rc<Connection>, shard: Rc<ShardLoop>) {
-    let mut buffer = vec![0; READ_BYTES];
     let mut flow = connection.session.borrow().flow();
     if flow == Flow::Read {
         flow = shard.resume(&connection);
@@ -170,12 +199,8 @@ pub(super) async fn serve(connection: Rc<Connection>, shard: Rc<ShardLoop>) {
     loop {
         flow = match flow {
             _ if connection.dead.get() => return,
-            Flow::Read => match connection.read(&mut buffer).await {
-                Ok(count) if count > 0 => shard.receive(&connection, &buffer[..count]),
-                Ok(_) => {
-                    connection.session.borrow_mut().end_of_input();
-                    connection.session.borrow().flow()
-                }
+            Flow::Read => match connection.read(&shard).await {
+                Ok(flow) => flow,
                 Err(_) => return,
             },
             Flow::Pause => {
@@ -190,7 +215,7 @@ pub(super) async fn serve(connection: Rc<Connection>, shard: Rc<ShardLoop>) {
                 false => shard.resume(&connection),
             },
             Flow::Close => {
-                close(&connection).await;
+                close(&connection, shard.now_us()).await;
                 return;
             }
         }
@@ -218,22 +243,13 @@ fn hand_over(
 }
 
 /// Sends what is due, then ends the connection so that its last answer is not lost.
-async fn close(connection: &Rc<Connection>) {
+async fn close(connection: &Rc<Connection>, now: MonoUs) {
+    connection.closing.set(Some(now));
     while !connection.session.borrow().is_done() && !connection.dead.get() {
         connection.changed.wait().await;
     }
     // An error means that the peer ended it first.
     let _ = rustix::net::shutdown(connection.descriptor(), rustix::net::Shutdown::Write);
-    let mut rest = [0; 1024];
-    // Bounded by housekeeping: a client that goes on sending is stalled or silent by then.
-    let mut drained = 0;
-    while drained < DRAIN_MAX_BYTES {
-        match connection.read(&mut rest).await {
-            Ok(count) if count > 0 => drained += count,
-            _ => return,
-        }
-    }
+    // Until the client closes too; housekeeping ends the wait.
+    while matches!(connection.discard().await, Ok(1..)) {}
 }
-
-/// What a client may still send behind an error before it is cut off, bytes.
-const DRAIN_MAX_BYTES: usize = 64 << 20;

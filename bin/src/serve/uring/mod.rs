@@ -13,3 +13,5 @@ mod shard_loop;
 mod stream_read;
 
 pub use executor::{ShardSetup, spawn};
+pub use log_read::LogMap;
+pub use shard_loop::Parts;

@@ -3,6 +3,7 @@
 //! Single-threaded; `RefCell` borrows never live across an `.await`.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -59,11 +60,13 @@ pub(super) struct ShardLoop {
     pub stopping: Cell<bool>,
     pub stopped: Notify,
     pub reads: super::fetch::ReadPermits,
+    /// Answers that found another shard's inbox full.
+    pub(super) undelivered: RefCell<VecDeque<(ShardId, Message)>>,
 }
 
 /// What a shard loop is made of.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub struct Parts {
     pub shard: Shard,
     pub dir: ShardDir,
     pub log_map: LogMap,
@@ -103,6 +106,7 @@ impl ShardLoop {
             stopping: Cell::new(false),
             stopped: Notify::default(),
             reads: super::fetch::ReadPermits::default(),
+            undelivered: RefCell::default(),
             shard: RefCell::new(parts.shard),
         })
     }
@@ -266,6 +270,17 @@ impl ShardLoop {
         }
         // Nothing was added meanwhile: sending answers nobody.
         self.dirty.replace(dirty);
+    }
+
+    /// Tries again what found an inbox full.
+    pub(super) fn deliver_late(&self) {
+        let count = self.undelivered.borrow().len();
+        for _ in 0..count {
+            let Some((to, message)) = self.undelivered.borrow_mut().pop_front() else { return };
+            if let Err(message) = self.inboxes[to.0 as usize].send(message) {
+                self.undelivered.borrow_mut().push_back((to, message));
+            }
+        }
     }
 
     /// Gives a connection to another shard's thread; gives the session back when it is full.

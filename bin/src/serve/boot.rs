@@ -1,0 +1,253 @@
+//! From settings to a serving node, and back to nothing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam::channel::bounded;
+use duolog_engine::ids::{LeaseEpoch, ShardId};
+use duolog_engine::limits::{BLOCK_ALIGN_BYTES, BLOCK_BODY_TARGET_BYTES, SHARD_IN_FLIGHT_MAX_BYTES};
+use duolog_engine::shard::{Layout, ShardConfig};
+use duolog_net::limits::{
+    CONNECTION_BYTES_MAX_DEFAULT, CONNECTION_UNSENT_MAX_BYTES_DEFAULT, frame_body_max_bytes,
+};
+use duolog_net::session;
+
+use super::background::{self, FileJob, ShardFiles};
+use super::clock::Clock;
+use super::datadir::{DataDir, Identity};
+use super::inbox::Inbox;
+use super::recover::{self, RecoveredShard};
+use super::uring::{Parts, ShardSetup, spawn};
+use super::{signals, watchdog};
+use crate::exit::{Exit, Failure};
+use crate::probe;
+use crate::settings::Settings;
+
+/// Serves until a signal ends it.
+pub fn run(settings: &Settings) -> Result<Exit, Failure> {
+    if !settings.standalone {
+        let text = "give --standalone: this version serves one node without a bucket; pairs come \
+                    with replication";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let direct = probe::boot(settings)?;
+    announce(settings, direct.offset_align_bytes);
+    raise_descriptor_limit();
+    let data_dir = DataDir::open(settings.data_dir()?, settings.shards.count)?;
+    let align_bytes = BLOCK_ALIGN_BYTES.max(direct.offset_align_bytes);
+    let recovered = recover_all(settings, &data_dir, align_bytes)?;
+    let (inboxes, bells) = inboxes(settings.shards.count).map_err(|error| internal(&error))?;
+    let node = Node::start(settings, &data_dir, recovered, &inboxes, bells)?;
+    node.wait()
+}
+
+struct Node {
+    shards: Vec<JoinHandle<()>>,
+    helpers: Vec<JoinHandle<()>>,
+    file_jobs: crossbeam::channel::Sender<FileJob>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Node {
+    fn start(
+        settings: &Settings,
+        data_dir: &DataDir,
+        recovered: Vec<RecoveredShard>,
+        inboxes: &Arc<[Arc<Inbox>]>,
+        bells: Vec<UnixStream>,
+    ) -> Result<Self, Failure> {
+        let clock = Clock::start();
+        let ended = Arc::new(AtomicBool::new(false));
+        let (index_jobs, _index) = bounded(64);
+        let mut files = Vec::new();
+        let mut loops = Vec::new();
+        for (RecoveredShard { machine, dir, mark, log_map }, inbox) in
+            recovered.into_iter().zip(inboxes.iter())
+        {
+            let layout = machine.config().layout;
+            let inbox = Arc::clone(inbox);
+            files.push(ShardFiles { dir: dir.clone(), layout, mark, inbox });
+            loops.push((machine, dir, log_map));
+        }
+        let started = background::start_files(files);
+        let (file_jobs, file_thread) = started.map_err(|error| internal(&error))?;
+        let (ready, readiness) = bounded(loops.len());
+        let mut shards = Vec::new();
+        for ((machine, dir, log_map), bell) in loops.into_iter().zip(bells) {
+            let shard = machine.config().shard;
+            let parts = Parts {
+                shard: machine,
+                dir,
+                log_map,
+                event_max_bytes: settings.limits.event_max_bytes,
+                session_settings: session_settings(settings, &data_dir.identity, shard),
+                inboxes: Arc::clone(inboxes),
+                file_jobs: file_jobs.clone(),
+                index_jobs: index_jobs.clone(),
+                clock,
+            };
+            let cpus = settings.shards.cpus.as_ref().map(|plan| plan[shard.0 as usize].clone());
+            let (listen, ready) = (settings.listen.client, ready.clone());
+            let setup = ShardSetup { parts, bell, listen, cpus, ready };
+            shards.push(spawn(setup).map_err(|error| internal(&error))?);
+        }
+        drop(ready);
+        let address = await_ready(&readiness, shards.len())?;
+        let bound = Duration::from_millis(settings.watchdog.bound_ms);
+        let watchdog = watchdog::start(Arc::clone(inboxes), bound, Arc::clone(&ended));
+        let side = signals::start(Arc::clone(inboxes));
+        let helpers = vec![
+            file_thread,
+            watchdog.map_err(|error| internal(&error))?,
+            side.map_err(|error| internal(&error))?,
+        ];
+        let (cluster, node) = (data_dir.identity.cluster_id, data_dir.identity.node_id);
+        tracing::info!(event = "serving", %address, shards = shards.len(), %cluster, %node);
+        Ok(Self { shards, helpers, file_jobs, ended })
+    }
+
+    fn wait(self) -> Result<Exit, Failure> {
+        let Self { shards, helpers, file_jobs, ended } = self;
+        for shard in shards {
+            shard.join().map_err(|_| Failure::new(Exit::Internal, "a shard's thread panicked"))?;
+        }
+        ended.store(true, Ordering::Relaxed);
+        // Closed only if the thread has died; then there is nothing to end.
+        let _ = file_jobs.send(FileJob::End);
+        for helper in helpers {
+            helper.join().map_err(|_| Failure::new(Exit::Internal, "a thread panicked"))?;
+        }
+        tracing::info!(event = "stopped");
+        Ok(Exit::Ok)
+    }
+}
+
+fn await_ready(
+    readiness: &crossbeam::channel::Receiver<io::Result<SocketAddr>>,
+    count: usize,
+) -> Result<SocketAddr, Failure> {
+    let mut address = None;
+    for _ in 0..count {
+        match readiness.recv() {
+            Ok(Ok(bound)) => address = Some(bound),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::AddrInUse => {
+                let text = format!("the client port was taken while the node started: {error}");
+                return Err(Failure::new(Exit::PortInUse, text));
+            }
+            Ok(Err(error)) => return Err(internal(&error)),
+            Err(_) => return Err(Failure::new(Exit::Internal, "a shard's thread ended early")),
+        }
+    }
+    address.ok_or_else(|| Failure::new(Exit::Internal, "no shard was started"))
+}
+
+/// Recovers all shards at the same time.
+fn recover_all(
+    settings: &Settings,
+    data_dir: &DataDir,
+    align_bytes: u32,
+) -> Result<Vec<RecoveredShard>, Failure> {
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for shard in 0..settings.shards.count {
+            let config = shard_config(settings, &data_dir.identity, ShardId(shard), align_bytes);
+            let path = &data_dir.path;
+            threads.push(scope.spawn(move || recover::open(path, config)));
+        }
+        let joined = threads.into_iter().map(|thread| {
+            thread.join().map_err(|_| Failure::new(Exit::Internal, "a recovery panicked"))?
+        });
+        joined.collect()
+    })
+}
+
+fn shard_config(
+    settings: &Settings,
+    identity: &Identity,
+    shard: ShardId,
+    align_bytes: u32,
+) -> ShardConfig {
+    ShardConfig {
+        cluster: identity.cluster(),
+        shard,
+        shard_count: settings.shards.count,
+        epoch: LeaseEpoch(0),
+        layout: Layout { segment_size_bytes: settings.log.segment_size_bytes, align_bytes },
+        blocks_in_flight_max: settings.log.blocks_in_flight,
+        block_target_bytes: BLOCK_BODY_TARGET_BYTES,
+        idempotency_window: settings.log.idempotency_window,
+        hot_streams_max: settings.memory.hot_streams,
+        recent_max_bytes: settings.memory.recent_blocks_bytes,
+        in_flight_max: settings.limits.shard_in_flight,
+        in_flight_max_bytes: SHARD_IN_FLIGHT_MAX_BYTES,
+    }
+}
+
+fn session_settings(settings: &Settings, identity: &Identity, shard: ShardId) -> session::Settings {
+    let frame_body_max_bytes = frame_body_max_bytes(settings.limits.event_max_bytes);
+    let frame_bytes = u32::try_from(frame_body_max_bytes).unwrap_or(u32::MAX);
+    session::Settings {
+        cluster: identity.cluster(),
+        node: identity.node(),
+        shard_count: settings.shards.count,
+        shard,
+        frame_body_max_bytes,
+        requests_max: u32::try_from(settings.limits.connection_in_flight).unwrap_or(u32::MAX),
+        bytes_max: CONNECTION_BYTES_MAX_DEFAULT.max(frame_bytes),
+        unsent_max_bytes: CONNECTION_UNSENT_MAX_BYTES_DEFAULT,
+    }
+}
+
+type Inboxes = (Arc<[Arc<Inbox>]>, Vec<UnixStream>);
+
+fn inboxes(count: u32) -> io::Result<Inboxes> {
+    let mut inboxes = Vec::new();
+    let mut bells = Vec::new();
+    for _ in 0..count {
+        let (inbox, bell) = Inbox::new()?;
+        inboxes.push(Arc::new(inbox));
+        bells.push(bell);
+    }
+    Ok((inboxes.into(), bells))
+}
+
+/// Thousands of connections need as many descriptors; the hard limit is the operator's word.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, event = "descriptors", "the limit on open files stays as it is");
+    }
+}
+
+fn internal(error: &io::Error) -> Failure {
+    Failure::new(Exit::Internal, format!("the node cannot start: {error}"))
+}
+
+fn announce(settings: &Settings, align_bytes: u32) {
+    let Settings { shards, log, limits, memory, .. } = settings;
+    tracing::info!(
+        data_dir = ?settings.data_dir,
+        standalone = settings.standalone,
+        client = %settings.listen.client,
+        shards = shards.count,
+        cpus = ?shards.cpus,
+        align_bytes,
+        segment_size_bytes = log.segment_size_bytes,
+        blocks_in_flight = log.blocks_in_flight,
+        idempotency_window = log.idempotency_window,
+        event_max_bytes = limits.event_max_bytes,
+        connection_in_flight = limits.connection_in_flight,
+        shard_in_flight = limits.shard_in_flight,
+        hot_streams = memory.hot_streams,
+        recent_blocks_bytes = memory.recent_blocks_bytes,
+        watchdog_bound_ms = settings.watchdog.bound_ms,
+        "settings"
+    );
+}
