@@ -88,7 +88,8 @@ impl ShardLoop {
         if self.inboxes[target.0 as usize].send(message).is_ok() {
             return;
         }
-        if let Origin::Local(_, ticket) = self.requests.borrow_mut().remove(id.0 as usize) {
+        let origin = self.requests.borrow_mut().remove(id.0 as usize);
+        if let Origin::Local(_, ticket) = origin {
             let busy = ErrorFrame::new(ErrorCode::Busy).retry_after_ms(INBOX_RETRY_AFTER_MS);
             answers.refuse(ticket, &busy, format_args!("shard {target} has a full inbox"));
         }
@@ -120,7 +121,8 @@ impl ShardLoop {
 
     /// The answer to an append.
     pub(super) fn reply(&self, to: RequestId, outcome: &Outcome, actions: &Actions) {
-        match self.requests.borrow_mut().remove(to.0 as usize) {
+        let origin = self.requests.borrow_mut().remove(to.0 as usize);
+        match origin {
             Origin::Local(connection, ticket) => {
                 connection.session.borrow_mut().answers().answer(ticket, |out, correlation| {
                     self.encode(out, correlation, outcome, actions);
@@ -161,7 +163,8 @@ impl ShardLoop {
 
     /// The answer to a read, a whole frame.
     pub(super) fn answer_frame(self: &Rc<Self>, to: RequestId, frame: Vec<u8>) {
-        match self.requests.borrow_mut().remove(to.0 as usize) {
+        let origin = self.requests.borrow_mut().remove(to.0 as usize);
+        match origin {
             Origin::Local(connection, ticket) => {
                 let mut session = connection.session.borrow_mut();
                 session.answers().answer(ticket, |out, _| out.extend_from_slice(&frame));

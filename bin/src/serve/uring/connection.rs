@@ -124,7 +124,10 @@ impl Connection {
     async fn read(self: &Rc<Self>, shard: &Rc<ShardLoop>) -> io::Result<Flow> {
         poll_fn(|context| {
             let mut buffer = shard.read_buffer.borrow_mut();
-            let polled = Pin::new(&mut *self.stream.borrow_mut()).poll_read(context, &mut buffer);
+            let polled = {
+                let mut stream = self.stream.borrow_mut();
+                Pin::new(&mut *stream).poll_read(context, &mut buffer)
+            };
             polled.map_ok(|count| match count {
                 0 => {
                     self.session.borrow_mut().end_of_input();
