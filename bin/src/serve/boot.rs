@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -10,7 +11,9 @@ use std::time::Duration;
 
 use crossbeam::channel::bounded;
 use duolog_engine::ids::{LeaseEpoch, ShardId};
-use duolog_engine::limits::{BLOCK_ALIGN_BYTES, BLOCK_BODY_TARGET_BYTES, SHARD_IN_FLIGHT_MAX_BYTES};
+use duolog_engine::limits::{
+    BLOCK_ALIGN_BYTES, BLOCK_BODY_TARGET_BYTES, SHARD_IN_FLIGHT_MAX_BYTES,
+};
 use duolog_engine::shard::{Layout, ShardConfig};
 use duolog_net::limits::{
     CONNECTION_BYTES_MAX_DEFAULT, CONNECTION_UNSENT_MAX_BYTES_DEFAULT, frame_body_max_bytes,
@@ -19,11 +22,11 @@ use duolog_net::session;
 
 use super::background::{self, FileJob, ShardFiles};
 use super::clock::Clock;
-use super::datadir::{DataDir, Identity};
 use super::inbox::Inbox;
 use super::recover::{self, RecoveredShard};
 use super::uring::{Parts, ShardSetup, spawn};
 use super::{signals, watchdog};
+use crate::datadir::{self, DataDirError, Identity};
 use crate::exit::{Exit, Failure};
 use crate::probe;
 use crate::settings::Settings;
@@ -38,11 +41,15 @@ pub fn run(settings: &Settings) -> Result<Exit, Failure> {
     let direct = probe::boot(settings)?;
     announce(settings, direct.offset_align_bytes);
     raise_descriptor_limit();
-    let data_dir = DataDir::open(settings.data_dir()?, settings.shards.count)?;
+    let path = settings.data_dir()?;
+    let refused = |error: DataDirError| Failure::new(error.exit(), error);
+    let _lock = datadir::lock(path).map_err(refused)?;
+    let origin = settings.origin("shards.count");
+    let identity = datadir::identify(path, settings.shards.count, &origin).map_err(refused)?;
     let align_bytes = BLOCK_ALIGN_BYTES.max(direct.offset_align_bytes);
-    let recovered = recover_all(settings, &data_dir, align_bytes)?;
+    let recovered = recover_all(settings, path, &identity, align_bytes)?;
     let (inboxes, bells) = inboxes(settings.shards.count).map_err(|error| internal(&error))?;
-    let node = Node::start(settings, &data_dir, recovered, &inboxes, bells)?;
+    let node = Node::start(settings, &identity, recovered, &inboxes, bells)?;
     node.wait()
 }
 
@@ -56,7 +63,7 @@ struct Node {
 impl Node {
     fn start(
         settings: &Settings,
-        data_dir: &DataDir,
+        identity: &Identity,
         recovered: Vec<RecoveredShard>,
         inboxes: &Arc<[Arc<Inbox>]>,
         bells: Vec<UnixStream>,
@@ -85,7 +92,7 @@ impl Node {
                 dir,
                 log_map,
                 event_max_bytes: settings.limits.event_max_bytes,
-                session_settings: session_settings(settings, &data_dir.identity, shard),
+                session_settings: session_settings(settings, identity, shard),
                 inboxes: Arc::clone(inboxes),
                 file_jobs: file_jobs.clone(),
                 index_jobs: index_jobs.clone(),
@@ -106,7 +113,7 @@ impl Node {
             watchdog.map_err(|error| internal(&error))?,
             side.map_err(|error| internal(&error))?,
         ];
-        let (cluster, node) = (data_dir.identity.cluster_id, data_dir.identity.node_id);
+        let (cluster, node) = (identity.cluster_id, identity.node_id);
         tracing::info!(event = "serving", %address, shards = shards.len(), %cluster, %node);
         Ok(Self { shards, helpers, file_jobs, ended })
     }
@@ -149,14 +156,14 @@ fn await_ready(
 /// Recovers all shards at the same time.
 fn recover_all(
     settings: &Settings,
-    data_dir: &DataDir,
+    path: &Path,
+    identity: &Identity,
     align_bytes: u32,
 ) -> Result<Vec<RecoveredShard>, Failure> {
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for shard in 0..settings.shards.count {
-            let config = shard_config(settings, &data_dir.identity, ShardId(shard), align_bytes);
-            let path = &data_dir.path;
+            let config = shard_config(settings, identity, ShardId(shard), align_bytes);
             threads.push(scope.spawn(move || recover::open(path, config)));
         }
         let joined = threads.into_iter().map(|thread| {

@@ -3,7 +3,6 @@
 mod background;
 mod boot;
 mod clock;
-mod datadir;
 mod inbox;
 mod index;
 mod recover;

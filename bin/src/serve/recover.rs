@@ -7,7 +7,8 @@ use duolog_engine::disk::shard_dir::{DirSource, ShardDir};
 use duolog_engine::ids::{Generation, ShardId, StreamId};
 use duolog_engine::index::keys::KeyWindow;
 use duolog_engine::recovery::{
-    Checkpoint, Damage, Ending, IndexStore, LogIdentity, LogSource, RecoverError, empty_log, recover,
+    Checkpoint, Damage, Ending, IndexStore, LogIdentity, LogSource, RecoverError, empty_log,
+    recover,
 };
 use duolog_engine::segment::SegmentHeader;
 use duolog_engine::shard::{Sealed, Shard, ShardConfig, StoredHead};
@@ -33,7 +34,8 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
     let shard = config.shard;
     let dir = ShardDir::new(data_dir, shard);
     let failed = |error: &dyn std::fmt::Display| {
-        let text = format!("shard {shard} in {} cannot be recovered: {error}", dir.path().display());
+        let text =
+            format!("shard {shard} in {} cannot be recovered: {error}", dir.path().display());
         Failure::new(Exit::DataDirUnusable, text)
     };
     dir.create().map_err(|error| failed(&error))?;

@@ -105,7 +105,8 @@ pub fn frame(refusal: &Refusal) -> ErrorFrame {
 /// Code and numbers of a request that could not be read.
 pub fn bad_request(error: &AppendError) -> ErrorFrame {
     match *error {
-        AppendError::EventTooLarge { size, limit } | AppendError::AppendTooLarge { size, limit } => {
+        AppendError::EventTooLarge { size, limit }
+        | AppendError::AppendTooLarge { size, limit } => {
             ErrorFrame::new(ErrorCode::TooLarge).numbers(size, limit)
         }
         _ => ErrorFrame::new(ErrorCode::BadRequest),

@@ -72,12 +72,6 @@ impl Segments {
         self.active.is_some()
     }
 
-    /// The sizes.
-    #[must_use]
-    pub const fn layout(&self) -> Layout {
-        self.layout
-    }
-
     /// Number of the segment that the next block goes into; 0 before the first.
     #[must_use]
     pub const fn generation(&self) -> Generation {

@@ -152,10 +152,10 @@ impl ShardLoop {
                     copies: Copies::ThisDisk,
                     replayed: receipt.replayed,
                 };
-                let spans = actions.ranges_of(receipt).iter().map(|range| StreamSpan {
-                    first: range.first,
-                    event_count: range.event_count,
-                });
+                let spans = actions
+                    .ranges_of(receipt)
+                    .iter()
+                    .map(|range| StreamSpan { first: range.first, event_count: range.event_count });
                 appended.encode(out, correlation, spans);
             }
         }

@@ -208,7 +208,8 @@ pub(super) async fn serve(connection: Rc<Connection>, shard: Rc<ShardLoop>) {
             },
             Flow::Pause => {
                 connection.changed.wait().await;
-                match connection.session.borrow().flow() {
+                let flow = connection.session.borrow().flow();
+                match flow {
                     Flow::Read => shard.resume(&connection),
                     other => other,
                 }
@@ -248,7 +249,11 @@ fn hand_over(
 /// Sends what is due, then ends the connection so that its last answer is not lost.
 async fn close(connection: &Rc<Connection>, now: MonoUs) {
     connection.closing.set(Some(now));
-    while !connection.session.borrow().is_done() && !connection.dead.get() {
+    loop {
+        let done = connection.session.borrow().is_done();
+        if done || connection.dead.get() {
+            break;
+        }
         connection.changed.wait().await;
     }
     // An error means that the peer ended it first.

@@ -147,6 +147,8 @@ pub(super) async fn stored_head(
 
 /// Answers the machine's question for a cold stream.
 pub(super) async fn load_head(shard: Rc<ShardLoop>, stream: StreamId) {
+    // A spawned task runs at once, here inside a step: wait a turn.
+    futures_lite::future::yield_now().await;
     let head = stored_head(&shard, stream).await.map_err(|error| {
         tracing::error!(shard = shard.id().0, %error, event = "index_unreadable");
         LoadFailed
@@ -277,6 +279,8 @@ impl RecordFetch {
 
 /// Answers the machine's question for a retry whose first answer is not in memory.
 pub(super) async fn load_replay(shard: Rc<ShardLoop>, to: RequestId, place: Place) {
+    // A spawned task runs at once, here inside a step: wait a turn.
+    futures_lite::future::yield_now().await;
     let mut record = Vec::new();
     let mut fetch = RecordFetch::default();
     let fetched = fetch.record(&shard, &[place], &mut record).await;

@@ -61,6 +61,8 @@ impl LogMap {
 pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read: ReadLog) {
     let shard = Rc::clone(shard);
     glommio::spawn_local(async move {
+        // A spawned task runs at once, here inside a session that is borrowed: wait a turn.
+        futures_lite::future::yield_now().await;
         shard.reads.take().await;
         let mut frame = Vec::new();
         let mut open = LogPage::begin(&mut frame, correlation);
@@ -176,8 +178,8 @@ fn take(
 ) -> Result<bool, FetchError> {
     let mut at = BLOCK_HEADER_BYTES;
     while at < block.len() {
-        let (record, taken) = Record::decode(&block[at..])
-            .map_err(|error| FetchError::Record { place, error })?;
+        let (record, taken) =
+            Record::decode(&block[at..]).map_err(|error| FetchError::Record { place, error })?;
         if let Record::Event(event) = record
             && event.lsn == *next
         {

@@ -218,7 +218,8 @@ impl ShardLoop {
         let mut writers = self.writers.borrow_mut();
         writers.retain(|(known, _)| known.next() >= generation);
         let found = writers.iter().find(|(known, _)| *known == generation);
-        let (_, file) = found.expect("a segment is opened before the machine hears that it is ready");
+        let (_, file) =
+            found.expect("a segment is opened before the machine hears that it is ready");
         Rc::clone(file)
     }
 

@@ -28,6 +28,8 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
     let shard = Rc::clone(shard);
     let body = body_of(read);
     glommio::spawn_local(async move {
+        // A spawned task runs at once, here inside a session that is borrowed: wait a turn.
+        futures_lite::future::yield_now().await;
         shard.reads.take().await;
         let read = ReadStream::decode(&body).expect("it was encoded here");
         let mut frame = Vec::new();
@@ -75,12 +77,8 @@ impl<'a> Page<'a> {
     async fn fill(&mut self, out: &mut Vec<u8>) -> Result<StreamTail, FetchError> {
         let end = self.end().await?;
         let committed = self.shard.shard.borrow().committed().lsn;
-        let tail = |next, end_reached| StreamTail {
-            next,
-            stream_next: end,
-            committed,
-            end: end_reached,
-        };
+        let tail =
+            |next, end_reached| StreamTail { next, stream_next: end, committed, end: end_reached };
         let mut next = match self.direction {
             Direction::Forwards => self.read.from,
             Direction::Backwards => Revision(self.read.from.0.min(end.0.saturating_sub(1))),
@@ -158,9 +156,7 @@ impl<'a> Page<'a> {
         let located = self.shard.shard.borrow().locate(stream, from, direction, max, out);
         match located {
             Located::Places | Located::End => Ok(()),
-            Located::Sealed => {
-                sealed_places(self.shard, stream, from, direction, max, out).await
-            }
+            Located::Sealed => sealed_places(self.shard, stream, from, direction, max, out).await,
         }
     }
 }
