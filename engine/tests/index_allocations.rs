@@ -6,6 +6,7 @@ use std::cell::Cell;
 
 use duolog_engine::ids::{Generation, IdempotencyKey, Place, Revision, StreamId};
 use duolog_engine::index::heads::{Head, Heads};
+use duolog_engine::index::key_file::SegmentKeys;
 use duolog_engine::index::keys::KeyWindow;
 use duolog_engine::index::span::Direction;
 use duolog_engine::index::tail::{Tail, TailCapacity};
@@ -113,4 +114,20 @@ fn heads_whose_flush_keeps_up_never_allocate() {
         });
         assert_eq!(made, 0, "capacity {capacity}");
     }
+}
+
+#[test]
+fn the_key_list_of_a_segment_never_allocates() {
+    const SIZE_BYTES: u32 = 1 << 20;
+    let mut keys = SegmentKeys::for_segment(Generation(1), SIZE_BYTES);
+    let made = allocations(|| {
+        for generation in 2..4 {
+            // An append record of one stream and an event record of 72 bytes each.
+            for index in 0..SIZE_BYTES / (96 + 72) {
+                keys.push(IdempotencyKey(u128::from(index)), index * 168);
+            }
+            keys.clear(Generation(generation));
+        }
+    });
+    assert_eq!(made, 0);
 }

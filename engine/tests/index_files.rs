@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use duolog_engine::ids::StreamId;
 use duolog_engine::ids::{ClusterId, Generation, Hlc, LeaseEpoch, Lsn, Place, Revision, ShardId};
+use duolog_engine::ids::{IdempotencyKey, StreamId};
+use duolog_engine::index::catalog::{Catalog, KeyFile, RunFile};
+use duolog_engine::index::key_file::{SegmentKeys, write_keys};
 use duolog_engine::index::lookup::{Need, PostingLookup, Run};
 use duolog_engine::index::merge::{MergeError, merge};
-use duolog_engine::index::page::PAGE_BYTES;
-use duolog_engine::index::run::{Entry, LogState, RunError, RunHeader, RunScope};
+use duolog_engine::index::page::{IndexFileError, PAGE_BYTES};
+use duolog_engine::index::run::{Entry, LogState, RunHeader, RunScope};
 use duolog_engine::index::run_view::RunView;
 use duolog_engine::index::run_writer::write_tail;
 use duolog_engine::index::span::Direction;
@@ -217,6 +219,26 @@ fn streams_that_share_their_upper_half_are_found_across_pages() {
     }
 }
 
+/// Files of version 1 lie on disks: what is written today must be what was written then. A change
+/// of the format needs a new version beside this one, not another number here.
+#[test]
+fn the_bytes_of_version_1_do_not_change() {
+    let mut model = Model::new();
+    let runs: Vec<Vec<u8>> =
+        (1..4).map(|generation| segment(generation, &[1, 2, 3, 1, 1], &mut model)).collect();
+    let mut keys = SegmentKeys::for_segment(Generation(1), 1 << 16);
+    (0..200).for_each(|index| keys.push(IdempotencyKey(u128::from(index) << 60), index * 8));
+    let key_file = write_keys(&keys, ClusterId(5), ShardId(1), Vec::new()).unwrap();
+    let mut catalog = Catalog::new(ClusterId(5), ShardId(1));
+    let (first, last) = (Generation(1), Generation(1));
+    let run = RunFile { first, last, stream_count: 3, posting_count: 5 };
+    catalog.add(run, KeyFile { first, last, key_count: 200 }).unwrap();
+    let mut manifest = Vec::new();
+    catalog.encode(&mut manifest);
+    let sums = [&runs[0], &merged(&runs), &key_file, &manifest].map(|file| crc32c::crc32c(file));
+    assert_eq!(sums, [2_128_187_786, 1_354_820_955, 673_080_270, 895_047_197]);
+}
+
 #[test]
 fn an_empty_segment_has_a_run_that_knows_nothing() {
     let mut model = Model::new();
@@ -264,7 +286,7 @@ fn runs_that_do_not_continue_are_not_merged() {
 }
 
 /// Everything a server and a merge do with a file; the error of the first thing that fails.
-fn use_all(bytes: &[u8]) -> Result<(), RunError> {
+fn use_all(bytes: &[u8]) -> Result<(), IndexFileError> {
     RunView::new(bytes)?.verify()?;
     Ok(())
 }
@@ -281,9 +303,9 @@ fn a_flipped_bit_anywhere_is_detected_and_located() {
         let error = use_all(&bytes).unwrap_err();
         let page_start = (at / PAGE_BYTES * PAGE_BYTES) as u64;
         match error {
-            RunError::Header(_) => assert!(at < PAGE_BYTES),
-            RunError::Page(error) => assert_eq!(error.offset, page_start),
-            RunError::Size { .. } => panic!("{error} for a flipped bit at {at}"),
+            IndexFileError::Header(_) => assert!(at < PAGE_BYTES),
+            IndexFileError::Page(error) => assert_eq!(error.offset, page_start),
+            IndexFileError::Size { .. } => panic!("{error} for a flipped bit at {at}"),
         }
         bytes[at] ^= 1 << (at % 8);
     }
@@ -317,7 +339,7 @@ fn truncated_and_longer_files_are_refused() {
         assert!(RunView::new(&bytes[..length]).is_err(), "{length}");
     }
     bytes.extend_from_slice(&[0; PAGE_BYTES]);
-    assert!(matches!(RunView::new(&bytes), Err(RunError::Size { .. })));
+    assert!(matches!(RunView::new(&bytes), Err(IndexFileError::Size { .. })));
 }
 
 proptest! {

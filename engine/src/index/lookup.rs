@@ -7,8 +7,8 @@
 
 use crate::ids::{Place, Revision, StreamId};
 use crate::index::filter::{FILTER_BLOCK_BYTES, Filter};
-use crate::index::page::{PAGE_BYTES, PageError, PageFault, PageKind};
-use crate::index::run::{ENTRY_BYTES, Entry, RunError, RunHeader, items};
+use crate::index::page::{IndexFileError, PAGE_BYTES, PageError, PageFault, PageKind};
+use crate::index::run::{ENTRY_BYTES, Entry, RunHeader, items};
 use crate::index::span::Direction;
 
 /// What a lookup needs next.
@@ -36,11 +36,11 @@ impl Run {
 
     /// Opens a run from its decoded header and the bytes of its file from
     /// [`RunHeader::resident_offset`] to the end.
-    pub fn open(header: RunHeader, resident: &[u8]) -> Result<Self, RunError> {
+    pub fn open(header: RunHeader, resident: &[u8]) -> Result<Self, IndexFileError> {
         let expected = header.file_size_bytes() - header.resident_offset();
         if resident.len() as u64 != expected {
             let found = header.resident_offset() + resident.len() as u64;
-            return Err(RunError::Size { expected: header.file_size_bytes(), found });
+            return Err(IndexFileError::Size { expected: header.file_size_bytes(), found });
         }
         let mut pages = resident.chunks_exact(PAGE_BYTES);
         // What is reserved here is smaller than `resident`.

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 
 use crate::ids::{Generation, Revision, StreamId};
 use crate::index::lookup::Run;
-use crate::index::page::PageError;
-use crate::index::run::{Entry, RunCounts, RunError, RunScope};
+use crate::index::page::{IndexFileError, PageError};
+use crate::index::run::{Entry, RunCounts, RunScope};
 use crate::index::run_view::{EntryWalk, RunView};
 use crate::index::run_writer::RunWriter;
 use crate::index::span::Span;
@@ -30,7 +30,7 @@ pub enum MergeError {
         /// Which input, 0 = oldest.
         index: usize,
         /// What is wrong with it.
-        error: RunError,
+        error: IndexFileError,
     },
     /// A stream has a hole between two inputs.
     #[error(

@@ -6,13 +6,17 @@
 //! that name the page they need. Everything here is derived from the log and never vetoes it: a
 //! damaged file is a typed error whose remedy is to rebuild it from the segments.
 
+pub mod catalog;
 pub mod filter;
 pub mod heads;
+pub mod key_file;
 mod key_table;
 pub mod keys;
 pub mod lookup;
+pub mod manifest;
 pub mod merge;
 pub mod page;
+mod posting_chain;
 pub mod run;
 pub mod run_view;
 pub mod run_writer;

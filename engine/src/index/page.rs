@@ -172,6 +172,26 @@ pub enum HeaderFault {
     Version(u16),
 }
 
+/// Why a file of the index cannot be used. Such files are derived from the log: the remedy is to
+/// rebuild.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexFileError {
+    /// Another kind of file, a newer one, or a damaged header.
+    #[error("no usable index file header at byte 0: {0}; it will be rebuilt from the segments")]
+    Header(#[from] HeaderFault),
+    /// The file is shorter or longer than its header says.
+    #[error("index file of {found} bytes should have {expected}; it will be rebuilt")]
+    Size {
+        /// As the header's counts say, bytes.
+        expected: u64,
+        /// As found, bytes.
+        found: u64,
+    },
+    /// A page is damaged.
+    #[error(transparent)]
+    Page(#[from] PageError),
+}
+
 /// Makes a header page: magic, version, checksum, then `fields`.
 #[must_use]
 pub fn header_page(magic: [u8; 8], version: u16, fields: &[u8]) -> Box<[u8; PAGE_BYTES]> {

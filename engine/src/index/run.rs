@@ -10,8 +10,8 @@ use crate::bytes::{Cursor, TooShort};
 use crate::ids::{ClusterId, Generation, Hlc, LeaseEpoch, Lsn, Revision, ShardId, StreamId};
 use crate::index::filter::Filter;
 use crate::index::page::{
-    HeaderFault, PAGE_BYTES, PageError, PageFault, PageId, PageKind, header_page, open_header_page,
-    page_offset,
+    HeaderFault, IndexFileError, PAGE_BYTES, PageFault, PageId, PageKind, header_page,
+    open_header_page, page_offset,
 };
 use crate::index::span::Span;
 use crate::segment::LogEnd;
@@ -78,25 +78,6 @@ struct Layout {
 
 /// The entries begin right behind the header.
 const ENTRIES_PAGE: u32 = 1;
-
-/// Why a file cannot serve as a run. Runs are derived from the log: the remedy is to rebuild.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunError {
-    /// Not a run file, a newer one, or a damaged header.
-    #[error("no usable run header at byte 0: {0}; the run will be rebuilt from the segments")]
-    Header(#[from] HeaderFault),
-    /// The file is shorter or longer than its header says.
-    #[error("run file of {found} bytes should have {expected}; it will be rebuilt")]
-    Size {
-        /// As the header's counts say, bytes.
-        expected: u64,
-        /// As found, bytes.
-        found: u64,
-    },
-    /// A page is damaged.
-    #[error(transparent)]
-    Page(#[from] PageError),
-}
 
 impl Layout {
     /// `None` if the file would have 2^32 pages (16 TiB) or more.
@@ -195,9 +176,9 @@ impl RunHeader {
     }
 
     /// Decodes and checks the first page of a file of `file_size_bytes`.
-    pub fn decode(page: &[u8], file_size_bytes: u64) -> Result<Self, RunError> {
+    pub fn decode(page: &[u8], file_size_bytes: u64) -> Result<Self, IndexFileError> {
         let fields = open_header_page(page, RUN_MAGIC, VERSION)?;
-        let content = |what| RunError::Header(PageFault::Content(what).into());
+        let content = |what| IndexFileError::from(HeaderFault::from(PageFault::Content(what)));
         let short = |_: TooShort| content("header length");
         let (scope, counts) = decode_fields(fields).map_err(short)?;
         if scope.first.0 == 0 || scope.first > scope.last {
@@ -209,7 +190,7 @@ impl RunHeader {
         }
         let expected = header.file_size_bytes();
         if expected != file_size_bytes {
-            return Err(RunError::Size { expected, found: file_size_bytes });
+            return Err(IndexFileError::Size { expected, found: file_size_bytes });
         }
         Ok(header)
     }
@@ -319,7 +300,7 @@ mod tests {
         assert_eq!(RunHeader::decode(&page[..], header.file_size_bytes()), Ok(header));
         let size = header.file_size_bytes();
         let error = RunHeader::decode(&page[..], size - 4096).unwrap_err();
-        assert_eq!(error, RunError::Size { expected: size, found: size - 4096 });
+        assert_eq!(error, IndexFileError::Size { expected: size, found: size - 4096 });
     }
 
     #[test]
@@ -334,7 +315,7 @@ mod tests {
             header.counts = counts;
             assert!(matches!(
                 RunHeader::decode(&header.encode()[..], 4096),
-                Err(RunError::Header(HeaderFault::Page(PageFault::Content("counts"))))
+                Err(IndexFileError::Header(HeaderFault::Page(PageFault::Content("counts"))))
             ));
         }
     }

@@ -5,8 +5,8 @@
 
 use crate::ids::{Place, StreamId};
 use crate::index::lookup::Run;
-use crate::index::page::{PAGE_BYTES, PageError, PageFault, PageId, PageKind};
-use crate::index::run::{ENTRY_BYTES, Entry, RunCounts, RunError, RunHeader, items};
+use crate::index::page::{IndexFileError, PAGE_BYTES, PageError, PageFault, PageId, PageKind};
+use crate::index::run::{ENTRY_BYTES, Entry, RunCounts, RunHeader, items};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct RunView<'a> {
 
 impl<'a> RunView<'a> {
     /// Decodes the header and checks the file's size; pages are checked when they are read.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, RunError> {
+    pub fn new(bytes: &'a [u8]) -> Result<Self, IndexFileError> {
         let page = bytes.get(..PAGE_BYTES).unwrap_or(bytes);
         let header = RunHeader::decode(page, bytes.len() as u64)?;
         Ok(Self { header, bytes })
@@ -30,7 +30,7 @@ impl<'a> RunView<'a> {
     }
 
     /// Loads the part that stays in memory.
-    pub fn open(&self) -> Result<Run, RunError> {
+    pub fn open(&self) -> Result<Run, IndexFileError> {
         // `new` compared the file's size with the header's layout.
         Run::open(self.header, &self.bytes[self.header.resident_offset() as usize..])
     }
@@ -56,7 +56,7 @@ impl<'a> RunView<'a> {
 
     /// Reads and checks everything: every page, the order of streams, the sums, and that filter
     /// and fences know every stream. Returns how much there is.
-    pub fn verify(&self) -> Result<RunCounts, RunError> {
+    pub fn verify(&self) -> Result<RunCounts, IndexFileError> {
         let run = self.open()?;
         let mut entries = self.entries();
         let mut postings = self.postings();
