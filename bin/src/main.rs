@@ -53,12 +53,12 @@ fn run(command: Command) -> Result<Exit, Failure> {
             Ok(Exit::Ok)
         }
         Command::Doctor(arguments) => doctor(&arguments),
-        Command::Append(arguments) => client::append::run(&arguments),
-        Command::Read(arguments) => client::read::run(&arguments),
-        Command::Import(arguments) => client::import::run(&arguments),
-        Command::Export(arguments) => client::export::run(&arguments),
-        Command::Verify(arguments) => offline::verify::run(&arguments),
-        Command::Inspect(arguments) => offline::inspect::run(&arguments),
+        Command::Append(arguments) => client::append::run(&arguments, Output::new()),
+        Command::Read(arguments) => client::read::run(&arguments, Output::new()),
+        Command::Import(arguments) => client::import::run(&arguments, Output::new()),
+        Command::Export(arguments) => client::export::run(&arguments, Output::new()),
+        Command::Verify(arguments) => offline::verify::run(&arguments, Output::new()),
+        Command::Inspect(arguments) => offline::inspect::run(&arguments, Output::new()),
         Command::Bench(arguments) => bench::run(&arguments.arguments),
     }
 }

@@ -1,23 +1,35 @@
 //! Standard output: results for people or machines. A reader that goes away (`| head`) ends the
 //! command quietly instead of with a panic.
 
-use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
+use std::fmt;
+use std::io::{self, BufWriter, ErrorKind, Write};
 
 use serde_json::Value as Json;
 
 use crate::exit::{Exit, Failure};
 
-/// Buffered standard output.
-#[derive(Debug)]
+/// Where results go, buffered.
 pub struct Output {
-    writer: BufWriter<StdoutLock<'static>>,
+    writer: BufWriter<Box<dyn Write>>,
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Output")
+    }
 }
 
 impl Output {
     /// Takes standard output for this command.
     #[must_use]
     pub fn new() -> Self {
-        Self { writer: BufWriter::new(io::stdout().lock()) }
+        Self::to(io::stdout().lock())
+    }
+
+    /// Results go to `writer`.
+    #[must_use]
+    pub fn to(writer: impl Write + 'static) -> Self {
+        Self { writer: BufWriter::new(Box::new(writer)) }
     }
 
     /// Writes `text` as it is.

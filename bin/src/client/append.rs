@@ -76,7 +76,7 @@ fn parse_expect(text: &str) -> Result<Expect, String> {
 }
 
 /// Appends the event and prints the receipt.
-pub fn run(arguments: &AppendArgs) -> Result<Exit, Failure> {
+pub fn run(arguments: &AppendArgs, mut output: Output) -> Result<Exit, Failure> {
     let mut event = Event::new(&arguments.r#type, payload(arguments)?);
     if let Some(metadata) = &arguments.metadata {
         event = event.metadata(metadata.as_bytes());
@@ -93,7 +93,6 @@ pub fn run(arguments: &AppendArgs) -> Result<Exit, Failure> {
         }
         call.send().await.map_err(|error| failure(&error))
     })?;
-    let mut output = Output::new();
     if arguments.json {
         output.json(&receipt_json(&receipt))?;
     } else {

@@ -79,15 +79,11 @@ impl std::fmt::Display for Position {
 }
 
 /// Prints the events.
-pub fn run(arguments: &ExportArgs) -> Result<Exit, Failure> {
+pub fn run(arguments: &ExportArgs, output: Output) -> Result<Exit, Failure> {
     block_on(async {
         let client = arguments.server.connect().await?;
-        let mut export = Export {
-            output: Output::new(),
-            bar: progress_bar(),
-            with_system: arguments.with_system,
-            events: 0,
-        };
+        let mut export =
+            Export { output, bar: progress_bar(), with_system: arguments.with_system, events: 0 };
         match &arguments.stream {
             Some(stream) => {
                 let from = parse_revision(arguments.from.as_deref())?;

@@ -4,7 +4,11 @@
 pub mod append;
 pub mod export;
 pub mod import;
+#[cfg(test)]
+mod memory_server;
 pub mod read;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::time::Duration;
@@ -107,7 +111,7 @@ fn record(event: &RecordedEvent) -> EventRecord<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+mod failures {
     use super::*;
     use duolog_net::client::{Expect, Revision};
 

@@ -72,11 +72,10 @@ impl Reader {
 }
 
 /// Prints the events.
-pub fn run(arguments: &ReadArgs) -> Result<Exit, Failure> {
+pub fn run(arguments: &ReadArgs, mut output: Output) -> Result<Exit, Failure> {
     block_on(async {
         let client = arguments.server.connect().await?;
         let (mut reader, shard) = reader(arguments, &client)?;
-        let mut output = Output::new();
         while let Some(event) = reader.next().await? {
             let event = record(&event);
             let line = match arguments.json {

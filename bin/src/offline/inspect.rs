@@ -44,12 +44,12 @@ pub struct InspectArgs {
 }
 
 /// Prints the file.
-pub fn run(arguments: &InspectArgs) -> Result<Exit, Failure> {
+pub fn run(arguments: &InspectArgs, output: Output) -> Result<Exit, Failure> {
     let path = &arguments.file;
     let map = mapped::map(path).map_err(|error| {
         Failure::new(Exit::LocalIo, format!("cannot read {}: {error}", path.display()))
     })?;
-    let mut printer = Printer { output: Output::new(), json: arguments.json };
+    let mut printer = Printer { output, json: arguments.json };
     let header = SegmentHeader::decode(&map);
     printer.header(&header, map.len())?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");

@@ -11,6 +11,7 @@ use super::shard::{self, ShardReport};
 use super::verify::{self, VerifyArgs};
 use crate::datadir;
 use crate::exit::Exit;
+use crate::output::Output;
 
 fn report_with(sample: &Sample, mark: Option<u64>) -> ShardReport {
     let cluster = sample.identity.cluster();
@@ -200,7 +201,7 @@ fn no_flipped_bit_inside_a_block_passes() {
 
 fn exit_of(dir: &Path) -> Result<Exit, Exit> {
     let arguments = VerifyArgs { dir: dir.to_owned(), json: true };
-    verify::run(&arguments).map_err(|failure| failure.exit)
+    verify::run(&arguments, Output::to(std::io::sink())).map_err(|failure| failure.exit)
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub struct VerifyArgs {
 }
 
 /// Reads the whole directory and prints one summary per shard.
-pub fn run(arguments: &VerifyArgs) -> Result<Exit, Failure> {
+pub fn run(arguments: &VerifyArgs, mut output: Output) -> Result<Exit, Failure> {
     let dir = &arguments.dir;
     let refused = |error: datadir::DataDirError| Failure::new(error.exit(), error);
     let identity = Identity::read(dir).map_err(refused)?.ok_or_else(|| {
@@ -46,7 +46,6 @@ pub fn run(arguments: &VerifyArgs) -> Result<Exit, Failure> {
         let path = dir.join(format!("shard-{number:03}"));
         reports.push(read_shard(&path, &identity, ShardId(number))?);
     }
-    let mut output = Output::new();
     if arguments.json {
         output.json(&document(&identity, &reports))?;
     } else {

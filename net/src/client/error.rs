@@ -46,7 +46,10 @@ pub enum Error {
         text: String,
     },
     /// The append may have happened or not, and may still happen.
-    #[error("it is not known whether the append happened ({text}); {}", ask_again(*idempotency_key))]
+    #[error(
+        "it is not known whether the append happened ({text}); {}",
+        ask_again(*idempotency_key)
+    )]
     Unknown {
         /// The append's key. Sent again with it, the append happens at most once.
         idempotency_key: Option<Uuid>,

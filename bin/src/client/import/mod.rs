@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, value_parser};
 use duolog_net::client::Client;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -64,7 +64,7 @@ pub struct ImportArgs {
     #[arg(long, value_name = "NAME", required_if_eq("file", "-"))]
     pub name: Option<String>,
     /// Lines in flight at one time.
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = value_parser!(u16).range(1..))]
     pub in_flight: u16,
     /// Machine-readable output.
     #[arg(long)]
@@ -107,7 +107,7 @@ struct Summary {
 }
 
 /// Imports the file and prints a summary.
-pub fn run(arguments: &ImportArgs) -> Result<Exit, Failure> {
+pub fn run(arguments: &ImportArgs, mut output: Output) -> Result<Exit, Failure> {
     let (summary, outcome) = block_on(async {
         let client = arguments.server.connect().await?;
         let progress = Progress::load(&client, &arguments.name()).await?;
@@ -119,7 +119,6 @@ pub fn run(arguments: &ImportArgs) -> Result<Exit, Failure> {
         Ok((import.summary, outcome))
     })?;
     let Summary { appended, replayed, skipped, blank } = summary;
-    let mut output = Output::new();
     if arguments.json {
         output.json(&json!({
             "name": arguments.name(),
