@@ -110,7 +110,7 @@ fn write_lines(dir: &Path, count: usize) -> PathBuf {
     path
 }
 
-fn import<'a>(path: &'a Path) -> [&'a str; 6] {
+fn import(path: &Path) -> [&str; 6] {
     ["import", path.to_str().unwrap(), "--stream-field", "to", "--type", "Line"]
 }
 

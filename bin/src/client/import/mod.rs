@@ -64,7 +64,7 @@ pub struct ImportArgs {
     #[arg(long, value_name = "NAME", required_if_eq("file", "-"))]
     pub name: Option<String>,
     /// Lines in flight at one time.
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = at_least_one())]
     pub in_flight: u16,
     /// Machine-readable output.
     #[arg(long)]
@@ -72,6 +72,10 @@ pub struct ImportArgs {
     /// The server.
     #[command(flatten)]
     pub server: ServerArgs,
+}
+
+fn at_least_one() -> impl clap::builder::TypedValueParser<Value = u16> {
+    value_parser!(u16).range(1..)
 }
 
 impl ImportArgs {
