@@ -185,6 +185,30 @@ fn a_bad_line_stops_the_import_and_names_itself_and_can_be_mended() {
     assert_eq!(counts(&ok(&server, &renamed)[0]), (2, 0, 0));
 }
 
+/// What comes behind a refused line of its stream is not sent, else mending it would change the
+/// order.
+#[test]
+fn nothing_overtakes_a_refused_line() {
+    let (server, dir) = (MemoryServer::start(), tempfile::tempdir().unwrap());
+    let path = dir.path().join("f.ndjson");
+    let line = |kind: &str| format!("{{\"kind\":{kind:?}}}\n");
+    let long = "x".repeat(300);
+    let text = [line("a"), line("b"), line(&long), line("d"), line("e")].concat();
+    std::fs::write(&path, text).unwrap();
+    let arguments = ["import", path.to_str().unwrap(), "--stream", "s", "--type-field", "kind"];
+    let refused = run(&server, &arguments).0.unwrap_err();
+    assert_eq!(refused.exit, Exit::Refused);
+    assert!(refused.text.starts_with("line 3: "), "{refused}");
+    let kinds = |events: &[Json]| -> String {
+        events.iter().filter_map(|event| event["type"].as_str()).collect()
+    };
+    assert_eq!(kinds(&ok(&server, &["read", "s"])), "ab");
+    let text = ["a", "b", "c", "d", "e"].map(line).concat();
+    std::fs::write(&path, text).unwrap();
+    assert_eq!(counts(&ok(&server, &arguments)[0]), (3, 0, 2));
+    assert_eq!(kinds(&ok(&server, &["read", "s"])), "abcde");
+}
+
 /// All lines in one stream: order is kept although hundreds may be in flight.
 #[test]
 fn one_stream_keeps_the_order_of_the_file() {

@@ -6,7 +6,7 @@
 //! mark: both say that the missing events had been committed.
 
 use duolog_engine::block::{Block, BlockHash, BlockHeader};
-use duolog_engine::ids::{Hlc, Lsn};
+use duolog_engine::ids::Lsn;
 use duolog_engine::record::Record;
 use duolog_engine::segment::LogEnd;
 
@@ -225,10 +225,4 @@ fn check_records(block: &Block<'_>) -> Result<(), String> {
 #[must_use]
 pub fn hex(hash: &BlockHash) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The end of a log without events.
-#[must_use]
-pub const fn empty_log(genesis: BlockHash) -> LogEnd {
-    LogEnd { lsn: Lsn(0), hash: genesis, hlc: Hlc(0), epoch: duolog_engine::ids::LeaseEpoch(0) }
 }

@@ -8,13 +8,14 @@ use duolog_engine::block::Block;
 use duolog_engine::ids::{ClusterId, Generation, Lsn, ShardId};
 use duolog_engine::limits::BLOCK_ALIGN_BYTES;
 use duolog_engine::record::{AppendRecord, Record};
+use duolog_engine::recovery::{LogIdentity, empty_log};
 use duolog_engine::segment::{LogEnd, SegmentError, SegmentHeader};
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
 use crate::event_line;
 use crate::exit::{Exit, Failure};
-use crate::offline::chain::{empty_log, hex};
+use crate::offline::chain::hex;
 use crate::offline::shard::numbered;
 use crate::offline::walk::{Piece, Walk};
 use crate::output::Output;
@@ -62,7 +63,7 @@ pub fn run(arguments: &InspectArgs, output: Output) -> Result<Exit, Failure> {
             .unwrap_or(Generation(0)),
         size_bytes: map.len() as u32,
         align_bytes: BLOCK_ALIGN_BYTES,
-        base: empty_log([0; 32]),
+        base: empty_log(LogIdentity { cluster: ClusterId(0), shard: ShardId(0) }),
     });
     let mut end = walked.base;
     for piece in Walk::new(&map, &walked) {

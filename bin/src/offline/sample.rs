@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockSeal, genesis, seal};
+use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockSeal, seal};
 use duolog_engine::ids::{Generation, Hlc, Lsn, Revision, ShardId};
 use duolog_engine::record::{EventParts, encode_event};
+use duolog_engine::recovery::{LogIdentity, empty_log};
 use duolog_engine::segment::{LogEnd, SegmentHeader};
 
 use crate::datadir::{Identity, identify};
-use crate::offline::chain::empty_log;
 
 pub const SEGMENT_BYTES: usize = 64 << 10;
 const ALIGN: usize = 4096;
@@ -31,7 +31,7 @@ impl Sample {
         let dir = tempfile::tempdir().unwrap();
         let identity = identify(dir.path(), 1, "default").unwrap();
         fs::create_dir(dir.path().join("shard-000")).unwrap();
-        let end = empty_log(genesis(identity.cluster(), ShardId(0)));
+        let end = empty_log(LogIdentity { cluster: identity.cluster(), shard: ShardId(0) });
         let generation = Generation(0);
         let mut sample = Self { dir, identity, end, generation, bytes: Vec::new(), offset: 0 };
         sample.rotate(vec![0; SEGMENT_BYTES]);

@@ -4,12 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use duolog_engine::block::genesis;
 use duolog_engine::ids::{ClusterId, Generation, Lsn, ShardId};
 use duolog_engine::limits::BLOCK_ALIGN_BYTES;
+use duolog_engine::recovery::{LogIdentity, empty_log};
 use duolog_engine::segment::{SegmentError, SegmentHeader};
 
-use crate::offline::chain::{Chain, Spot, Verdict, empty_log};
+use crate::offline::chain::{Chain, Spot, Verdict};
 use crate::offline::walk::{Piece, Reason, Walk};
 use crate::uring::mapped;
 
@@ -66,7 +66,7 @@ pub fn verify(
         let name = entry?.file_name();
         prepared += u32::from(numbered(&name.to_string_lossy(), "spare-").is_some());
     }
-    let chain = chain.unwrap_or_else(|| Chain::new(empty_log(genesis(cluster, shard))));
+    let chain = chain.unwrap_or_else(|| Chain::new(empty_log(LogIdentity { cluster, shard })));
     Ok(ShardReport { shard, segments, prepared, verdict: chain.finish(mark, last) })
 }
 
@@ -90,7 +90,7 @@ impl ShardReader<'_> {
         let header = SegmentHeader::decode(&map);
         let usable = self.usable(generation, &header);
         let file = self.name(path);
-        let start = empty_log(genesis(self.cluster, self.shard));
+        let start = empty_log(LogIdentity { cluster: self.cluster, shard: self.shard });
         let chain = self.chain.get_or_insert_with(|| match (&usable, generation) {
             // Older segments may have been removed: the log begins where this one says.
             (Ok(header), Generation(2..)) => Chain::new(header.base),

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use duolog_engine::disk::mark;
+use duolog_engine::disk::shard_dir::ShardDir;
 use duolog_engine::ids::ShardId;
 use serde_json::{Value as Json, json};
 
@@ -43,8 +45,7 @@ pub fn run(arguments: &VerifyArgs, mut output: Output) -> Result<Exit, Failure> 
     let _lock = datadir::lock_for_reading(dir).map_err(refused)?;
     let mut reports = Vec::new();
     for number in 0..identity.shard_count {
-        let path = dir.join(format!("shard-{number:03}"));
-        reports.push(read_shard(&path, &identity, ShardId(number))?);
+        reports.push(read_shard(dir, &identity, ShardId(number))?);
     }
     if arguments.json {
         output.json(&document(&identity, &reports))?;
@@ -55,9 +56,14 @@ pub fn run(arguments: &VerifyArgs, mut output: Output) -> Result<Exit, Failure> 
     Ok(if damaged(&reports) { Exit::CheckFailed } else { Exit::Ok })
 }
 
-fn read_shard(path: &Path, identity: &Identity, shard: ShardId) -> Result<ShardReport, Failure> {
-    shard::verify(path, identity.cluster(), shard, None).map_err(|error| {
-        Failure::new(Exit::LocalIo, format!("cannot read {}: {error}", path.display()))
+fn read_shard(dir: &Path, identity: &Identity, shard: ShardId) -> Result<ShardReport, Failure> {
+    let dir = ShardDir::new(dir, shard);
+    // A damaged mark proves nothing; only a whole one does.
+    let report = mark::read(&dir.mark()).and_then(|mark| {
+        shard::verify(dir.path(), identity.cluster(), shard, mark.map(|end| end.lsn))
+    });
+    report.map_err(|error| {
+        Failure::new(Exit::LocalIo, format!("cannot read {}: {error}", dir.path().display()))
     })
 }
 

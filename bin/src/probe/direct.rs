@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use duolog_engine::disk::aligned::AlignedBuffer;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -186,31 +187,6 @@ fn alignment(file: impl AsFd) -> Option<(u32, u32)> {
         .then_some((told.stx_dio_mem_align, told.stx_dio_offset_align))
 }
 
-/// Bytes at an aligned address, without unsafe code: a larger vector and an offset into it.
-#[derive(Debug)]
-pub struct AlignedBuffer {
-    bytes: Vec<u8>,
-    start: usize,
-    length: usize,
-}
-
-impl AlignedBuffer {
-    /// `length` zeros at a multiple of `align`.
-    #[must_use]
-    pub fn zeroed(length: usize, align: usize) -> Self {
-        let bytes = vec![0; length + align];
-        let start = bytes.as_ptr().align_offset(align);
-        assert!(start <= align, "an address becomes aligned within one alignment");
-        Self { bytes, start, length }
-    }
-
-    /// The aligned bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.length]
-    }
-}
-
 const MAGIC_TMPFS: u64 = 0x0102_1994;
 const MAGIC_RAMFS: u64 = 0x8584_58f6;
 
@@ -263,14 +239,5 @@ mod tests {
             assert!(found.offset_align_bytes.is_power_of_two(), "{found:?}");
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn buffers_are_aligned() {
-        for align in [512, 4096, 65_536] {
-            let buffer = AlignedBuffer::zeroed(8192, align);
-            assert_eq!(buffer.bytes().as_ptr() as usize % align, 0);
-            assert_eq!(buffer.bytes().len(), 8192);
-        }
     }
 }

@@ -4,9 +4,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use duolog_engine::disk::aligned::AlignedBuffer;
 use rustix::fs::{Mode, OFlags};
-
-use crate::probe::direct::AlignedBuffer;
 
 /// Durable writes to time. At 50 us to 10 ms each this takes 15 ms to 3 s.
 const WRITES: usize = 300;

@@ -165,7 +165,7 @@ impl Import {
     }
 
     /// Sends all lines. Whatever ends it early, everything that was sent is waited for, and what
-    /// is done is recorded as far as the server can be reached.
+    /// is done is recorded if the server can be reached.
     async fn run(&mut self, mut input: Input) -> Result<(), Failure> {
         let mut outcome = self.send_all(&mut input).await;
         if outcome.is_err() {
@@ -178,8 +178,13 @@ impl Import {
                 self.pipeline.stop();
             }
         }
-        let saved = self.progress.save(self.frontier.done()).await;
-        outcome.and(saved)
+        let reachable =
+            |failed: &Failure| !matches!(failed.exit, Exit::Unreachable | Exit::Unknown);
+        if outcome.as_ref().err().is_none_or(reachable) {
+            let saved = self.progress.save(self.frontier.done()).await;
+            return outcome.and(saved);
+        }
+        outcome
     }
 
     async fn send_all(&mut self, input: &mut Input) -> Result<(), Failure> {

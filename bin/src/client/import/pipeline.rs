@@ -87,12 +87,16 @@ impl Pipeline {
         });
     }
 
-    /// The next line that is done; `None` when nothing is under way. Does not lose anything when
-    /// it is dropped while it waits.
+    /// The next line that is done; `None` when nothing is under way. After one that failed, nothing
+    /// that waits is sent any more. Does not lose anything when it is dropped while it waits.
     pub async fn next(&mut self) -> Option<Done> {
         let done = self.tasks.join_next().await?.expect("a task ends the process if it panics");
         self.pending -= 1;
         self.pending_bytes -= done.bytes;
+        if done.outcome.is_err() {
+            // What comes behind a line that is missing would be out of order.
+            self.stop();
+        }
         let waiting = self.streams.get_mut(&done.stream).expect("its append was under way");
         match waiting.pop_front() {
             Some(job) => self.start(job),
