@@ -1,1 +1,6 @@
-//! placeholder
+//! Load generator library and the limits benchmark.
+
+pub mod frame;
+pub mod generator;
+pub mod prepared_file;
+pub mod uring;

@@ -1,0 +1,302 @@
+//! The result of a run, for machines (JSON) and for people (a table).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::settings::{Expectation, Settings, Workload};
+use super::worker::Tally;
+
+/// A thread that used more than this share of its time was the bottleneck itself, percent.
+const LIMITED_PERCENT: f64 = 95.0;
+/// Open loop: falling behind the schedule by more than this share means saturation.
+const SATURATED_SHARE: f64 = 0.01;
+
+/// The whole result. Numbers that do not exist are `null`, never NaN or infinite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `append` or `read`.
+    pub workload: &'static str,
+    /// `closed` (an answer starts the next request) or `open` (constant arrival rate, latency
+    /// from the intended start).
+    pub mode: &'static str,
+    /// Measured window, seconds. Opening connections, warm-up and drain lie outside.
+    pub window_s: f64,
+    /// Successful answers per second of the window.
+    pub throughput_per_s: f64,
+    /// Successful answers within the window.
+    pub acked: u64,
+    /// Refusals and losses within the window.
+    pub errors: u64,
+    /// The same by name.
+    pub errors_by_code: BTreeMap<&'static str, u64>,
+    /// Operations started in the window and never answered.
+    pub unanswered: u64,
+    /// Latency of successful operations that started in the window.
+    pub latency_us: LatencyReport,
+    /// Bytes of stream pages per second; append: `null`.
+    pub page_bytes_per_s: Option<f64>,
+    /// Open loop only.
+    pub open_loop: Option<OpenLoopReport>,
+    /// How the generator itself did.
+    pub client: ClientReport,
+    /// What was asked for.
+    pub settings: SettingsReport,
+}
+
+/// Latencies, microseconds.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct LatencyReport {
+    /// Number of latencies.
+    pub samples: u64,
+    pub min: Option<f64>,
+    pub mean: Option<f64>,
+    pub p50: Option<f64>,
+    pub p90: Option<f64>,
+    pub p99: Option<f64>,
+    pub p99_9: Option<f64>,
+    pub p99_99: Option<f64>,
+    pub max: Option<f64>,
+    /// Latencies above 120 s: counted in the top bucket, `max` is exact.
+    pub over_range: u64,
+}
+
+/// How well the schedule was kept.
+#[derive(Clone, Debug, Serialize)]
+pub struct OpenLoopReport {
+    /// Arrivals per second that were asked for.
+    pub target_rate_per_s: u64,
+    /// Successful answers per second.
+    pub achieved_rate_per_s: f64,
+    /// Operations due in the window.
+    pub scheduled: u64,
+    /// Of these, sent more than 1 ms after their time; their latency includes the delay.
+    pub late: u64,
+    /// Of these, never sent; they have no latency.
+    pub unsent: u64,
+    /// Largest delay between schedule and sending, us.
+    pub lag_max_us: f64,
+    /// The rate is above what server or generator can do: latencies show the queue's length.
+    pub saturated: bool,
+}
+
+/// The generator's own use of the machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClientReport {
+    /// Generator threads.
+    pub threads: u32,
+    /// Processor time of each thread in the window, percent of the window.
+    pub cpu_percent: Vec<f64>,
+    /// Time each thread was ready but got no processor, percent of the window.
+    pub cpu_wait_percent: Vec<f64>,
+    /// A thread was more than 95 % busy (running or waiting for a processor): the figures may
+    /// show the generator's limit, not the server's.
+    pub client_limited: bool,
+}
+
+/// The settings, with units.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names say it; see `Settings`")]
+pub struct SettingsReport {
+    pub addr: String,
+    pub connections: u32,
+    pub in_flight: u32,
+    pub streams: u32,
+    pub event_size_bytes: u32,
+    pub duration_s: f64,
+    pub warm_up_s: f64,
+    pub expect: &'static str,
+    pub idempotency_keys: bool,
+    pub rate_per_s: Option<u64>,
+    pub threads: u32,
+    pub run_id: String,
+}
+
+impl Report {
+    /// Puts the workers' tallies together.
+    #[must_use]
+    pub fn new(settings: &Settings, tallies: &[Tally]) -> Self {
+        let mut latencies = super::latency::Latencies::default();
+        let mut errors_by_code: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for tally in tallies {
+            latencies.merge(&tally.latencies);
+            for (name, count) in &tally.errors {
+                *errors_by_code.entry(name).or_default() += count;
+            }
+        }
+        let sum = |part: fn(&Tally) -> u64| tallies.iter().map(part).sum::<u64>();
+        let window_s = settings.duration.as_secs_f64();
+        let acked = sum(|tally| tally.acked);
+        let is_read = settings.workload == Workload::Read;
+        Self {
+            workload: if is_read { "read" } else { "append" },
+            mode: if settings.rate_per_s.is_some() { "open" } else { "closed" },
+            window_s,
+            throughput_per_s: tenths(acked as f64 / window_s),
+            acked,
+            errors: errors_by_code.values().sum(),
+            errors_by_code,
+            unanswered: sum(|tally| tally.unanswered),
+            latency_us: LatencyReport::new(&latencies),
+            page_bytes_per_s: is_read
+                .then(|| tenths(sum(|tally| tally.page_bytes) as f64 / window_s)),
+            open_loop: OpenLoopReport::new(settings, tallies, acked),
+            client: ClientReport::new(settings, tallies),
+            settings: SettingsReport::new(settings),
+        }
+    }
+
+    /// The table for people.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        let settings = &self.settings;
+        self.write_text(settings, &mut text).expect("a String takes all text");
+        text
+    }
+
+    fn write_text(&self, settings: &SettingsReport, text: &mut String) -> std::fmt::Result {
+        writeln!(
+            text,
+            "{} {} loop: {} connections x {} in flight, {} streams, {} byte events, {:.1} s",
+            self.workload,
+            self.mode,
+            settings.connections,
+            settings.in_flight,
+            settings.streams,
+            settings.event_size_bytes,
+            self.window_s,
+        )?;
+        writeln!(text, "  throughput  {:>12.1} /s   ({} acked)", self.throughput_per_s, self.acked)?;
+        if let Some(rate) = self.page_bytes_per_s {
+            writeln!(text, "  pages       {:>12.1} MB/s", rate / 1e6)?;
+        }
+        let latency = &self.latency_us;
+        for (name, value) in [
+            ("p50", latency.p50),
+            ("p90", latency.p90),
+            ("p99", latency.p99),
+            ("p99.9", latency.p99_9),
+            ("max", latency.max),
+        ] {
+            match value {
+                Some(value) => writeln!(text, "  {name:<10}  {value:>12.1} us")?,
+                None => writeln!(text, "  {name:<10}  {:>12}", "-")?,
+            }
+        }
+        writeln!(text, "  errors      {:>12}", self.errors)?;
+        for (name, count) in &self.errors_by_code {
+            writeln!(text, "    {name:<18} {count}")?;
+        }
+        if self.unanswered > 0 {
+            writeln!(text, "  unanswered  {:>12}", self.unanswered)?;
+        }
+        if let Some(open) = &self.open_loop {
+            open.write_text(text)?;
+        }
+        self.client.write_text(text)
+    }
+}
+
+impl LatencyReport {
+    fn new(latencies: &super::latency::Latencies) -> Self {
+        Self {
+            samples: latencies.count(),
+            min: latencies.min_us(),
+            mean: latencies.mean_us(),
+            p50: latencies.percentile_us(50.0),
+            p90: latencies.percentile_us(90.0),
+            p99: latencies.percentile_us(99.0),
+            p99_9: latencies.percentile_us(99.9),
+            p99_99: latencies.percentile_us(99.99),
+            max: latencies.max_us(),
+            over_range: latencies.over_range(),
+        }
+    }
+}
+
+impl OpenLoopReport {
+    fn new(settings: &Settings, tallies: &[Tally], acked: u64) -> Option<Self> {
+        let target_rate_per_s = settings.rate_per_s?;
+        let sum = |part: fn(&Tally) -> u64| tallies.iter().map(part).sum::<u64>();
+        let wanted = target_rate_per_s as f64 * settings.duration.as_secs_f64();
+        let backlog = sum(|tally| tally.backlog_at_end) as f64;
+        let lag_max_ns = tallies.iter().map(|tally| tally.lag_max_ns).max().unwrap_or(0);
+        Some(Self {
+            target_rate_per_s,
+            achieved_rate_per_s: tenths(acked as f64 / settings.duration.as_secs_f64()),
+            scheduled: sum(|tally| tally.scheduled),
+            late: sum(|tally| tally.late),
+            unsent: sum(|tally| tally.unsent),
+            lag_max_us: tenths(lag_max_ns as f64 / 1000.0),
+            saturated: backlog > wanted * SATURATED_SHARE,
+        })
+    }
+
+    fn write_text(&self, text: &mut String) -> std::fmt::Result {
+        let (wanted, got) = (self.target_rate_per_s, self.achieved_rate_per_s);
+        writeln!(text, "  rate        {got:>12.1} /s of {wanted} /s wanted")?;
+        writeln!(
+            text,
+            "  schedule    {} due, {} late (> 1 ms), {} unsent, worst lag {:.1} us",
+            self.scheduled, self.late, self.unsent, self.lag_max_us
+        )?;
+        if self.saturated {
+            writeln!(text, "  SATURATED: the rate is above capacity; latencies show queueing only")?;
+        }
+        Ok(())
+    }
+}
+
+impl ClientReport {
+    fn new(settings: &Settings, tallies: &[Tally]) -> Self {
+        let percent = |ns: u64| tenths(ns as f64 / settings.duration.as_nanos() as f64 * 100.0);
+        let uses = tallies.iter().map(|tally| tally.thread_use);
+        let cpu_percent: Vec<f64> = uses.clone().map(|used| percent(used.cpu_ns)).collect();
+        let cpu_wait_percent: Vec<f64> = uses.map(|used| percent(used.waited_ns)).collect();
+        let busy = |(cpu, wait): (&f64, &f64)| cpu + wait > LIMITED_PERCENT;
+        let client_limited = cpu_percent.iter().zip(&cpu_wait_percent).any(busy);
+        Self { threads: settings.threads, cpu_percent, cpu_wait_percent, client_limited }
+    }
+
+    fn write_text(&self, text: &mut String) -> std::fmt::Result {
+        let (cpu, wait) = (&self.cpu_percent, &self.cpu_wait_percent);
+        writeln!(text, "  client      {cpu:?} % of a core per thread, {wait:?} % waiting for one")?;
+        if self.client_limited {
+            writeln!(
+                text,
+                "  WARNING client-limited: a generator thread was over 95 % busy; the figures may \
+                 show the generator's limit. Give --threads or another machine."
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl SettingsReport {
+    fn new(settings: &Settings) -> Self {
+        Self {
+            addr: settings.addr.to_string(),
+            connections: settings.connections,
+            in_flight: settings.in_flight,
+            streams: settings.streams,
+            event_size_bytes: settings.event_size_bytes,
+            duration_s: settings.duration.as_secs_f64(),
+            warm_up_s: settings.warm_up.as_secs_f64(),
+            expect: match settings.expectation {
+                Expectation::Any => "any",
+                Expectation::Exact => "exact",
+            },
+            idempotency_keys: settings.with_keys,
+            rate_per_s: settings.rate_per_s,
+            threads: settings.threads,
+            run_id: format!("{:016x}", settings.run_id),
+        }
+    }
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}

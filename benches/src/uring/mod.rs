@@ -1,0 +1,3 @@
+//! The parts of this crate that run on the shards' runtime.
+
+pub mod skeleton;
