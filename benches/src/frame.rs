@@ -62,9 +62,9 @@ impl FrameHeader {
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
-        let word = |at: usize| u32::from_le_bytes([
-            header[at], header[at + 1], header[at + 2], header[at + 3],
-        ]);
+        let word = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
         Some(Self {
             length: word(0),
             checksum: word(4),
@@ -81,7 +81,12 @@ impl FrameHeader {
 }
 
 /// Appends one frame to `out`; `fill` writes its body.
-pub fn write_frame(out: &mut Vec<u8>, kind: u16, correlation: u64, fill: impl FnOnce(&mut Vec<u8>)) {
+pub fn write_frame(
+    out: &mut Vec<u8>,
+    kind: u16,
+    correlation: u64,
+    fill: impl FnOnce(&mut Vec<u8>),
+) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);
     fill(out);

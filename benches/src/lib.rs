@@ -2,5 +2,6 @@
 
 pub mod frame;
 pub mod generator;
+pub mod limits;
 pub mod prepared_file;
 pub mod uring;

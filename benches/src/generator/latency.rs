@@ -110,9 +110,13 @@ mod tests {
         for value in 1..=100_000_u64 {
             latencies.record(value * 1000);
         }
-        for (percent, wanted) in
-            [(50.0, 50_000.0), (90.0, 90_000.0), (99.0, 99_000.0), (99.9, 99_900.0), (99.99, 99_990.0)]
-        {
+        for (percent, wanted) in [
+            (50.0, 50_000.0),
+            (90.0, 90_000.0),
+            (99.0, 99_000.0),
+            (99.9, 99_900.0),
+            (99.99, 99_990.0),
+        ] {
             let found = latencies.percentile_us(percent);
             assert!(close(found, wanted), "p{percent}: {found:?}");
         }

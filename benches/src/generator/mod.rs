@@ -15,8 +15,8 @@ use std::thread;
 use clock::Clock;
 pub use report::Report;
 pub use settings::{Expectation, Settings, SettingsError, Workload};
-use worker::{Tally, Window, Worker};
 pub use worker::WorkerError;
+use worker::{Tally, Window, Worker};
 
 /// The load starts this long after the last connection opened, so that all threads start at once.
 const HEAD_START_NS: u64 = 2_000_000;

@@ -169,7 +169,11 @@ impl Report {
             settings.event_size_bytes,
             self.window_s,
         )?;
-        writeln!(text, "  throughput  {:>12.1} /s   ({} acked)", self.throughput_per_s, self.acked)?;
+        writeln!(
+            text,
+            "  throughput  {:>12.1} /s   ({} acked)",
+            self.throughput_per_s, self.acked
+        )?;
         if let Some(rate) = self.page_bytes_per_s {
             writeln!(text, "  pages       {:>12.1} MB/s", rate / 1e6)?;
         }
@@ -244,7 +248,10 @@ impl OpenLoopReport {
             self.scheduled, self.late, self.unsent, self.lag_max_us
         )?;
         if self.saturated {
-            writeln!(text, "  SATURATED: the rate is above capacity; latencies show queueing only")?;
+            writeln!(
+                text,
+                "  SATURATED: the rate is above capacity; latencies show queueing only"
+            )?;
         }
         Ok(())
     }

@@ -180,8 +180,7 @@ impl Worker {
     pub fn open(settings: &Settings, index: u32, clock: Clock) -> Result<Self, WorkerError> {
         use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer =
-            timerfd_create(TimerfdClockId::Monotonic, flags).map_err(io::Error::from)?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(io::Error::from)?;
         let poll = Poll::new()?;
         let raw = timer.as_raw_fd();
         poll.registry().register(&mut SourceFd(&raw), TIMER, Interest::READABLE)?;
@@ -445,12 +444,7 @@ impl Worker {
         }
     }
 
-    fn answered(
-        &mut self,
-        number: usize,
-        answer: Answer,
-        now: u64,
-    ) -> Result<(), ConnectionError> {
+    fn answered(&mut self, number: usize, answer: Answer, now: u64) -> Result<(), ConnectionError> {
         let flight = self.connections[number].land(answer.correlation)?;
         let streams = &mut self.streams[number];
         self.requests.ended(streams, flight.stream, answer.next_revision);
@@ -515,8 +509,8 @@ impl Worker {
     /// Open loop: when arrival number `arrival` of this worker is due, ns.
     fn due_ns(&self, arrival: u64) -> u64 {
         let rate = u128::from(self.settings.rate_per_s.unwrap_or(1));
-        let of_the_run = u128::from(arrival) * u128::from(self.settings.threads)
-            + u128::from(self.index);
+        let of_the_run =
+            u128::from(arrival) * u128::from(self.settings.threads) + u128::from(self.index);
         let after = of_the_run * 1_000_000_000 / rate;
         self.window.load_ns.saturating_add(u64::try_from(after).unwrap_or(u64::MAX))
     }

@@ -105,15 +105,18 @@ impl Requests {
     pub fn encode(&mut self, out: &mut Vec<u8>, correlation: u64, streams: &Streams, stream: u32) {
         self.name_stream(stream);
         match self.workload {
-            Workload::Read => frame::write_frame(out, frame::KIND_READ_STREAM, correlation, |out| {
-                out.extend_from_slice(&[0; 16]);
-                out.extend_from_slice(&[0, self.name.len() as u8, 0, 0, 0, 0, 0, 0]);
-                out.extend_from_slice(self.name.as_bytes());
-            }),
+            Workload::Read => {
+                frame::write_frame(out, frame::KIND_READ_STREAM, correlation, |out| {
+                    out.extend_from_slice(&[0; 16]);
+                    out.extend_from_slice(&[0, self.name.len() as u8, 0, 0, 0, 0, 0, 0]);
+                    out.extend_from_slice(self.name.as_bytes());
+                })
+            }
             Workload::Append => {
-                let expectation = match streams.next_revisions.get(
-                    (stream.wrapping_sub(streams.first) / self.connections) as usize,
-                ) {
+                let expectation = match streams
+                    .next_revisions
+                    .get((stream.wrapping_sub(streams.first) / self.connections) as usize)
+                {
                     None => (0_u8, 0_u64),
                     Some(0) => (1, 0),
                     Some(next) => (3, next - 1),
@@ -137,7 +140,13 @@ impl Requests {
         write!(self.name, "{}{stream}", self.name_prefix).expect("a String takes all text");
     }
 
-    fn encode_append(&mut self, out: &mut Vec<u8>, correlation: u64, expect: (u8, u64), count: u32) {
+    fn encode_append(
+        &mut self,
+        out: &mut Vec<u8>,
+        correlation: u64,
+        expect: (u8, u64),
+        count: u32,
+    ) {
         self.identity += 1 << 16;
         let key = if self.with_keys { self.identity } else { 0 };
         frame::write_frame(out, frame::KIND_APPEND, correlation, |out| {

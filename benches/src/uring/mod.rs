@@ -1,3 +1,4 @@
 //! The parts of this crate that run on the shards' runtime.
 
+pub mod connection;
 pub mod skeleton;

@@ -5,23 +5,23 @@
 //!
 //! How it works: one reader task per connection appends requests to the open group; a committer
 //! task closes the group when the disk is free, and sends the answers of a finished group with one
-//! non-blocking send per connection.
+//! non-blocking send per connection. While groups are large, connections are *hot*: the committer
+//! itself reads from all of them before it closes a group. What was measured on the way is in
+//! benches/NOTES-skeleton.md.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use futures_lite::io::{AsyncRead, AsyncWrite};
 use glommio::io::{DmaFile, OpenOptions};
-use glommio::net::{TcpListener, TcpStream};
+use glommio::net::TcpListener;
 use glommio::{GlommioError, LocalExecutorBuilder, Placement};
 
+use super::connection::Connection;
 use crate::frame::{self, FrameHeader};
 
 /// Size of the file the groups go to, bytes; written round and round.
@@ -30,29 +30,25 @@ const FILE_BYTES: u64 = 64 << 20;
 const ALIGN_BYTES: usize = 4096;
 /// A group takes no further request beyond this, bytes.
 const GROUP_MAX_BYTES: usize = 256 << 10;
-/// First size of a connection's receive buffer, bytes.
-const RECEIVE_BYTES: usize = 16 << 10;
 /// Largest frame body taken, bytes. The product's limit is larger; a benchmark needs no more.
 const BODY_MAX_BYTES: usize = 1 << 20;
-/// A connection that leaves this much unread is closed, bytes.
-const UNSENT_MAX_BYTES: usize = 16 << 20;
-/// All requests not yet answered, bytes: beyond this, readers wait.
+/// All requests not yet answered, bytes: beyond this, nothing more is read.
 const PENDING_MAX_BYTES: usize = 64 << 20;
+/// A group that answered at least this many connections keeps them hot. Below, the next request
+/// is better waited for.
+const HOT_GROUP_MIN: usize = 4;
+/// Sweeps without a find before a hot connection waits for readiness again.
+const HOT_MISSES_MAX: u32 = 2;
 
 /// How the skeleton runs.
 #[derive(Clone, Debug)]
 pub struct SkeletonSettings {
     /// Address to listen on, `host:port`.
     pub listen: String,
-    /// Directory for its file, which is removed at the end only by the caller.
+    /// Existing directory for its file, which stays there at the end.
     pub dir: PathBuf,
     /// Groups being written at one time, 1..=8.
     pub writes_in_flight: usize,
-    /// After a group's answers are sent, read from its connections without waiting for a
-    /// readiness event, when the group had at least this many answers. 0 = never.
-    pub sweep_min: usize,
-    /// Entries of the submission ring.
-    pub ring_depth: usize,
 }
 
 /// Why the skeleton ended.
@@ -81,29 +77,27 @@ impl<T> From<GlommioError<T>> for SkeletonError {
 }
 
 /// Serves until the process is killed. Prints `listening` and the address once it takes clients.
-pub fn serve(settings: SkeletonSettings) -> Result<(), SkeletonError> {
+pub fn serve(settings: &SkeletonSettings) -> Result<(), SkeletonError> {
     if !(1..=8).contains(&settings.writes_in_flight) {
         return Err(SkeletonError::WritesInFlight(settings.writes_in_flight));
     }
     let path = settings.dir.join("skeleton.log");
     crate::prepared_file::create(&path, FILE_BYTES)
         .map_err(|source| SkeletonError::File { path: path.clone(), source })?;
-    let executor = LocalExecutorBuilder::new(Placement::Unbound)
-        .name("skeleton")
-        .io_memory(1 << 20)
-        .ring_depth(settings.ring_depth)
-        .make()?;
+    let executor =
+        LocalExecutorBuilder::new(Placement::Unbound).name("skeleton").io_memory(1 << 20).make()?;
     executor.run(serve_on_executor(settings, &path))
 }
 
-async fn serve_on_executor(settings: SkeletonSettings, path: &Path) -> Result<(), SkeletonError> {
+async fn serve_on_executor(settings: &SkeletonSettings, path: &Path) -> Result<(), SkeletonError> {
+    let synced = rustix::fs::OFlags::DSYNC.bits();
     let file = OpenOptions::new()
         .read(true)
         .write(true)
-        .custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32)
+        .custom_flags(i32::try_from(synced).expect("open flags fit a C int"))
         .dma_open(path)
         .await?;
-    let shard = Rc::new(Shard::new(file, settings.sweep_min));
+    let shard = Rc::new(Shard::new(file));
     for _ in 0..settings.writes_in_flight {
         glommio::spawn_local(commit(Rc::clone(&shard))).detach();
     }
@@ -127,11 +121,11 @@ struct Group {
 
 struct Shard {
     file: DmaFile,
-    sweep_min: usize,
     open: RefCell<VecDeque<Group>>,
     spare: RefCell<Vec<Group>>,
     /// Committers without work.
     idle: RefCell<Vec<Waker>>,
+    writes_in_flight: Cell<usize>,
     /// Number of the next group to close, and of the next one to answer.
     closed: Cell<u64>,
     answered: Cell<u64>,
@@ -140,193 +134,79 @@ struct Shard {
     next_lsn: Cell<u64>,
     pending_bytes: Cell<usize>,
     readers_waiting: RefCell<Vec<Waker>>,
+    /// Connections that the last group answered.
+    last_touched: Cell<usize>,
+    /// Connections that were answered and are read by sweeps.
+    hot: RefCell<Vec<Rc<Connection>>>,
 }
 
-struct Connection {
-    stream: RefCell<TcpStream>,
-    raw: i32,
-    received: RefCell<Received>,
-    unsent: RefCell<Vec<u8>>,
-    /// A flush task owns the rest of `unsent`.
-    flushing: Cell<bool>,
-    closed: Cell<bool>,
-    /// The connection is in the list of those to send to.
-    touched: Cell<bool>,
-    /// Set while the reader leaves the socket to the sweep instead of waiting for readiness.
-    swept: Cell<bool>,
-    reader: RefCell<Option<Waker>>,
-}
-
-/// A receive buffer: bytes `start..end` are not yet cut into frames.
-struct Received {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Received {
-    fn space(&mut self) -> &mut [u8] {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        } else if self.end == self.bytes.len() && self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.end == self.bytes.len() {
-            let doubled = self.bytes.len() * 2;
-            self.bytes.resize(doubled, 0);
-        }
-        &mut self.bytes[self.end..]
-    }
-}
-
-impl Connection {
-    fn new(stream: TcpStream) -> Rc<Self> {
-        let raw = stream.as_raw_fd();
-        let bytes = vec![0; RECEIVE_BYTES];
-        Rc::new(Self {
-            stream: RefCell::new(stream),
-            raw,
-            received: RefCell::new(Received { bytes, start: 0, end: 0 }),
-            unsent: RefCell::new(Vec::with_capacity(256)),
-            flushing: Cell::new(false),
-            closed: Cell::new(false),
-            touched: Cell::new(false),
-            swept: Cell::new(false),
-            reader: RefCell::new(None),
-        })
-    }
-
-    #[expect(unsafe_code, reason = "the runtime's stream lends its descriptor as a number only")]
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        // SAFETY: `stream` owns this descriptor and lives as long as `self`; it is never replaced.
-        unsafe { BorrowedFd::borrow_raw(self.raw) }
-    }
-
-    /// One send that does not wait. True when everything went out.
-    fn send_now(&self) -> io::Result<bool> {
-        use rustix::net::{SendFlags, send};
-        let mut unsent = self.unsent.borrow_mut();
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = match send(self.descriptor(), &unsent, flags) {
-            Ok(sent) => sent,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => 0,
-            Err(error) => return Err(error.into()),
-        };
-        if sent == unsent.len() {
-            unsent.clear();
-            return Ok(true);
-        }
-        unsent.drain(..sent);
-        Ok(false)
-    }
-
-    /// Sends what is due; the rest goes to a task that waits for the socket.
-    fn send(self: &Rc<Self>) {
-        if self.closed.get() || self.flushing.get() || self.unsent.borrow().is_empty() {
-            return;
-        }
-        match self.send_now() {
-            Ok(true) => {}
-            Ok(false) => {
-                self.flushing.set(true);
-                glommio::spawn_local(flush(Rc::clone(self))).detach();
-            }
-            Err(_) => self.closed.set(true),
-        }
-    }
-}
-
-async fn flush(connection: Rc<Connection>) {
-    loop {
-        let bytes = std::mem::take(&mut *connection.unsent.borrow_mut());
-        if bytes.is_empty() {
-            break;
-        }
-        let mut sent = 0;
-        while sent < bytes.len() {
-            let step = poll_fn(|cx| {
-                let mut stream = connection.stream.borrow_mut();
-                Pin::new(&mut *stream).poll_write(cx, &bytes[sent..])
-            });
-            match step.await {
-                Ok(count) => sent += count,
-                Err(_) => {
-                    connection.closed.set(true);
-                    return;
-                }
-            }
-        }
-    }
-    connection.flushing.set(false);
+/// What a client's bytes turned out to be.
+enum Taken {
+    Appends,
+    Nothing,
+    /// The client broke the protocol.
+    Broken,
 }
 
 async fn read(shard: Rc<Shard>, connection: Rc<Connection>) {
     loop {
         let received = poll_fn(|cx| {
-            if shard.pending_bytes.get() > PENDING_MAX_BYTES {
+            if shard.is_full() {
                 shard.readers_waiting.borrow_mut().push(cx.waker().clone());
                 return Poll::Pending;
             }
-            if connection.swept.get() {
-                *connection.reader.borrow_mut() = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            let mut received = connection.received.borrow_mut();
-            let mut stream = connection.stream.borrow_mut();
-            Pin::new(&mut *stream).poll_read(cx, received.space())
+            connection.poll_receive(cx)
         });
-        let Ok(count @ 1..) = received.await else { break };
-        if connection.closed.get() {
-            break;
-        }
-        connection.received.borrow_mut().end += count;
-        if shard.take_frames(&connection).is_err() {
-            break;
+        let Ok(1..) = received.await else { break };
+        match shard.take_frames(&connection) {
+            Taken::Appends if shard.last_touched.get() >= HOT_GROUP_MIN => connection.heat(),
+            Taken::Appends | Taken::Nothing => {}
+            Taken::Broken => break,
         }
     }
-    connection.closed.set(true);
+    connection.close();
 }
 
-/// The client broke the protocol.
-struct Broken;
-
 impl Shard {
-    fn new(file: DmaFile, sweep_min: usize) -> Self {
+    fn new(file: DmaFile) -> Self {
         Self {
             file,
-            sweep_min: if sweep_min == 0 { usize::MAX } else { sweep_min },
-            open: RefCell::new(VecDeque::new()),
-            spare: RefCell::new(Vec::new()),
-            idle: RefCell::new(Vec::new()),
+            open: RefCell::default(),
+            spare: RefCell::default(),
+            idle: RefCell::default(),
+            writes_in_flight: Cell::new(0),
             closed: Cell::new(0),
             answered: Cell::new(0),
-            done: RefCell::new(VecDeque::new()),
+            done: RefCell::default(),
             next_offset: Cell::new(0),
             next_lsn: Cell::new(1),
             pending_bytes: Cell::new(0),
-            readers_waiting: RefCell::new(Vec::new()),
+            readers_waiting: RefCell::default(),
+            last_touched: Cell::new(0),
+            hot: RefCell::default(),
         }
     }
 
-    fn take_frames(&self, connection: &Rc<Connection>) -> Result<(), Broken> {
+    fn is_full(&self) -> bool {
+        self.pending_bytes.get() > PENDING_MAX_BYTES
+    }
+
+    fn take_frames(&self, connection: &Rc<Connection>) -> Taken {
         let mut received = connection.received.borrow_mut();
-        let mut appended = false;
-        loop {
-            let waiting = &received.bytes[received.start..received.end];
-            let Some(header) = FrameHeader::read(waiting) else { break };
+        let mut taken = Taken::Nothing;
+        while let Some(header) = FrameHeader::read(received.waiting()) {
             if header.length as usize > BODY_MAX_BYTES {
-                return Err(Broken);
+                return Taken::Broken;
             }
             let size = frame::HEADER_BYTES + header.length as usize;
-            let Some(whole) = waiting.get(..size) else { break };
+            let Some(whole) = received.waiting().get(..size) else { break };
             if !header.checksum_holds(whole) {
-                return Err(Broken);
+                return Taken::Broken;
             }
             match header.kind {
                 frame::KIND_APPEND => {
                     self.group_up(connection, header.correlation, &whole[frame::HEADER_BYTES..]);
-                    appended = true;
+                    taken = Taken::Appends;
                 }
                 frame::KIND_HELLO => {
                     let mut unsent = connection.unsent.borrow_mut();
@@ -334,15 +214,16 @@ impl Shard {
                     drop(unsent);
                     connection.send();
                 }
-                _ => return Err(Broken),
+                _ => return Taken::Broken,
             }
-            received.start += size;
+            received.consume(size);
         }
-        drop(received);
-        if appended && let Some(waker) = self.idle.borrow_mut().pop() {
+        if matches!(taken, Taken::Appends)
+            && let Some(waker) = self.idle.borrow_mut().pop()
+        {
             waker.wake();
         }
-        Ok(())
+        taken
     }
 
     fn group_up(&self, connection: &Rc<Connection>, correlation: u64, body: &[u8]) {
@@ -355,6 +236,44 @@ impl Shard {
         group.body.extend_from_slice(body);
         group.replies.push((Rc::clone(connection), correlation));
         self.pending_bytes.set(self.pending_bytes.get() + body.len());
+    }
+
+    /// Reads from every hot connection without waiting. One that had nothing several times in a
+    /// row goes back to waiting for readiness.
+    fn sweep(&self) {
+        if self.is_full() {
+            return;
+        }
+        let mut hot = self.hot.borrow_mut();
+        hot.retain(|connection| {
+            match connection.receive_now() {
+                Ok(1..) => match self.take_frames(connection) {
+                    // Comes back when it is answered.
+                    Taken::Appends => {
+                        connection.misses.set(0);
+                        return false;
+                    }
+                    Taken::Nothing => {}
+                    Taken::Broken => connection.close(),
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    connection.misses.set(connection.misses.get() + 1);
+                    if connection.misses.get() <= HOT_MISSES_MAX {
+                        return true;
+                    }
+                }
+                Ok(0) | Err(_) => connection.close(),
+            }
+            connection.cool();
+            false
+        });
+    }
+
+    /// Nothing to write and nothing being written: every connection waits for readiness.
+    fn cool_all(&self) {
+        if self.writes_in_flight.get() == 0 {
+            self.hot.borrow_mut().drain(..).for_each(|connection| connection.cool());
+        }
     }
 
     /// Answers every group at the head of the line that is on disk, in the order of the log.
@@ -371,7 +290,7 @@ impl Shard {
     }
 
     fn answer(&self, mut group: Group) {
-        let mut touched = Vec::with_capacity(group.replies.len().min(4096));
+        let mut touched = Vec::with_capacity(group.replies.len());
         for (connection, correlation) in group.replies.drain(..) {
             let lsn = self.next_lsn.get();
             self.next_lsn.set(lsn + 1);
@@ -382,32 +301,23 @@ impl Shard {
         }
         for connection in &touched {
             connection.touched.set(false);
-            if connection.unsent.borrow().len() > UNSENT_MAX_BYTES {
-                connection.closed.set(true);
-            }
             connection.send();
         }
-        if touched.len() >= self.sweep_min {
-            self.sweep(&touched);
-        }
+        self.last_touched.set(touched.len());
+        self.hot.borrow_mut().extend(touched.into_iter().filter(|it| it.is_hot()));
         self.pending_bytes.set(self.pending_bytes.get() - group.body.len());
         group.body.clear();
         self.spare.borrow_mut().push(group);
-        if !self.readers_waiting.borrow().is_empty() {
-            self.readers_waiting.borrow_mut().drain(..).for_each(Waker::wake);
-        }
+        self.readers_waiting.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
-    fn sweep(&self, _touched: &[Rc<Connection>]) {}
-}
-
-/// Closes groups, writes them and answers them. Several of these make several writes in flight.
-async fn commit(shard: Rc<Shard>) {
-    loop {
+    /// Ends when a group is waiting to be written.
+    async fn wait_for_group(&self) {
         let mut yielded = false;
         poll_fn(|cx| {
-            if shard.open.borrow().is_empty() {
-                shard.idle.borrow_mut().push(cx.waker().clone());
+            if self.open.borrow().is_empty() {
+                self.cool_all();
+                self.idle.borrow_mut().push(cx.waker().clone());
                 yielded = false;
                 return Poll::Pending;
             }
@@ -421,26 +331,38 @@ async fn commit(shard: Rc<Shard>) {
             Poll::Ready(())
         })
         .await;
-        let Some(group) = shard.open.borrow_mut().pop_front() else { continue };
-        let number = shard.closed.get();
-        shard.closed.set(number + 1);
-        let size = group.body.len().next_multiple_of(ALIGN_BYTES);
-        let mut offset = shard.next_offset.get();
+    }
+
+    async fn write(&self, body: &[u8]) {
+        let size = body.len().next_multiple_of(ALIGN_BYTES);
+        let mut offset = self.next_offset.get();
         if offset + size as u64 > FILE_BYTES {
             offset = 0;
         }
-        shard.next_offset.set(offset + size as u64);
-        let mut buffer = shard.file.alloc_dma_buffer(size);
-        let (filled, padding) = buffer.as_bytes_mut().split_at_mut(group.body.len());
-        filled.copy_from_slice(&group.body);
+        self.next_offset.set(offset + size as u64);
+        let mut buffer = self.file.alloc_dma_buffer(size);
+        let (filled, padding) = buffer.as_bytes_mut().split_at_mut(body.len());
+        filled.copy_from_slice(body);
         padding.fill(0);
-        match shard.file.write_at(buffer, offset).await {
-            Ok(written) if written == size => {}
-            other => {
-                eprintln!("skeleton: write of {size} bytes at {offset} failed: {other:?}");
-                std::process::exit(1);
-            }
+        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+        let outcome = self.file.write_at(buffer, offset).await;
+        self.writes_in_flight.set(self.writes_in_flight.get() - 1);
+        if !matches!(outcome, Ok(written) if written == size) {
+            eprintln!("skeleton: a write of {size} bytes at {offset} failed: {outcome:?}");
+            std::process::exit(1);
         }
+    }
+}
+
+/// Closes groups, writes them and answers them. Several of these make several writes in flight.
+async fn commit(shard: Rc<Shard>) {
+    loop {
+        shard.sweep();
+        shard.wait_for_group().await;
+        let Some(group) = shard.open.borrow_mut().pop_front() else { continue };
+        let number = shard.closed.get();
+        shard.closed.set(number + 1);
+        shard.write(&group.body).await;
         shard.done.borrow_mut().push_back((number, group));
         shard.answer_done();
     }
