@@ -10,7 +10,7 @@ use duolog_engine::index::heads::{Head, Heads};
 use duolog_engine::index::keys::KeyWindow;
 use duolog_engine::index::lookup::{Need, PostingLookup, Run};
 use duolog_engine::index::merge::merge;
-use duolog_engine::index::run::{LogState, RunScope};
+use duolog_engine::index::run::RunScope;
 use duolog_engine::index::run_view::RunView;
 use duolog_engine::index::run_writer::write_tail;
 use duolog_engine::index::span::Direction;
@@ -94,7 +94,7 @@ fn scope(generation: u32) -> RunScope {
         shard: ShardId(0),
         first: Generation(generation),
         last: Generation(generation),
-        state: LogState { end, event_count: 1, append_count: 1 },
+        state: end,
     }
 }
 

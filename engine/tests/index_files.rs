@@ -13,7 +13,7 @@ use duolog_engine::index::key_file::{SegmentKeys, write_keys};
 use duolog_engine::index::lookup::{Need, PostingLookup, Run};
 use duolog_engine::index::merge::{MergeError, merge};
 use duolog_engine::index::page::{IndexFileError, PAGE_BYTES};
-use duolog_engine::index::run::{Entry, LogState, RunHeader, RunScope};
+use duolog_engine::index::run::{Entry, RunHeader, RunScope};
 use duolog_engine::index::run_view::RunView;
 use duolog_engine::index::run_writer::write_tail;
 use duolog_engine::index::span::Direction;
@@ -35,7 +35,7 @@ fn scope(generation: u32) -> RunScope {
         shard: ShardId(1),
         first: Generation(generation),
         last: Generation(generation),
-        state: LogState { end, event_count: lsn.get(), append_count: 7 },
+        state: end,
     }
 }
 

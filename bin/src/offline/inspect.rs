@@ -20,7 +20,7 @@ use crate::offline::shard::numbered;
 use crate::offline::walk::{Piece, Walk};
 use crate::output::Output;
 use crate::timestamp::rfc3339;
-use crate::uring::mapped;
+use duolog_engine::disk::uring::mapped;
 
 /// Examples and rules for `--help`.
 pub const HELP: &str = "\

@@ -11,7 +11,7 @@ use duolog_engine::segment::{SegmentError, SegmentHeader};
 
 use crate::offline::chain::{Chain, Spot, Verdict};
 use crate::offline::walk::{Piece, Reason, Walk};
-use crate::uring::mapped;
+use duolog_engine::disk::uring::mapped;
 
 /// What a shard's directory holds.
 #[derive(Debug)]

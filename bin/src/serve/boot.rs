@@ -23,6 +23,7 @@ use duolog_net::session;
 use super::background::{self, FileJob, ShardFiles};
 use super::clock::Clock;
 use super::inbox::Inbox;
+use super::index::{self, IndexJob, SavedIndexes};
 use super::recover::{self, RecoveredShard};
 use super::uring::{Parts, ShardSetup, spawn};
 use super::{signals, watchdog};
@@ -57,6 +58,7 @@ struct Node {
     shards: Vec<JoinHandle<()>>,
     helpers: Vec<JoinHandle<()>>,
     file_jobs: crossbeam::channel::Sender<FileJob>,
+    index_jobs: crossbeam::channel::Sender<IndexJob>,
     ended: Arc<AtomicBool>,
 }
 
@@ -70,27 +72,31 @@ impl Node {
     ) -> Result<Self, Failure> {
         let clock = Clock::start();
         let ended = Arc::new(AtomicBool::new(false));
-        let (index_jobs, _index) = bounded(64);
         let mut files = Vec::new();
+        let mut indexed = Vec::new();
         let mut loops = Vec::new();
-        for (RecoveredShard { machine, dir, mark, log_map }, inbox) in
+        for (RecoveredShard { machine, dir, mark, log_map, indexes }, inbox) in
             recovered.into_iter().zip(inboxes.iter())
         {
             let layout = machine.config().layout;
-            let inbox = Arc::clone(inbox);
-            files.push(ShardFiles { dir: dir.clone(), layout, mark, inbox });
-            loops.push((machine, dir, log_map));
+            let (dir_again, inbox_again) = (dir.clone(), Arc::clone(inbox));
+            files.push(ShardFiles { dir: dir_again, layout, mark, inbox: inbox_again });
+            loops.push((machine, dir, log_map, SavedIndexes::of(&indexes)));
+            indexed.push((indexes, Arc::clone(inbox)));
         }
         let started = background::start_files(files);
         let (file_jobs, file_thread) = started.map_err(|error| internal(&error))?;
+        let started = index::start(indexed);
+        let (index_jobs, index_thread) = started.map_err(|error| internal(&error))?;
         let (ready, readiness) = bounded(loops.len());
         let mut shards = Vec::new();
-        for ((machine, dir, log_map), bell) in loops.into_iter().zip(bells) {
+        for ((machine, dir, log_map, indexes), bell) in loops.into_iter().zip(bells) {
             let shard = machine.config().shard;
             let parts = Parts {
                 shard: machine,
                 dir,
                 log_map,
+                indexes,
                 event_max_bytes: settings.limits.event_max_bytes,
                 session_settings: session_settings(settings, identity, shard),
                 inboxes: Arc::clone(inboxes),
@@ -110,22 +116,23 @@ impl Node {
         let side = signals::start(Arc::clone(inboxes));
         let helpers = vec![
             file_thread,
+            index_thread,
             watchdog.map_err(|error| internal(&error))?,
             side.map_err(|error| internal(&error))?,
         ];
         let (cluster, node) = (identity.cluster_id, identity.node_id);
         tracing::info!(event = "serving", %address, shards = shards.len(), %cluster, %node);
-        Ok(Self { shards, helpers, file_jobs, ended })
+        Ok(Self { shards, helpers, file_jobs, index_jobs, ended })
     }
 
     fn wait(self) -> Result<Exit, Failure> {
-        let Self { shards, helpers, file_jobs, ended } = self;
+        let Self { shards, helpers, file_jobs, index_jobs, ended } = self;
         for shard in shards {
             shard.join().map_err(|_| Failure::new(Exit::Internal, "a shard's thread panicked"))?;
         }
         ended.store(true, Ordering::Relaxed);
         // Closed only if the thread has died; then there is nothing to end.
-        let _ = file_jobs.send(FileJob::End);
+        let _ = (file_jobs.send(FileJob::End), index_jobs.send(IndexJob::End));
         for helper in helpers {
             helper.join().map_err(|_| Failure::new(Exit::Internal, "a thread panicked"))?;
         }

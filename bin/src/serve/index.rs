@@ -1,28 +1,107 @@
-//! Saved indexes.
+//! The index thread: saves the indexes of sealed segments and merges saved ones.
+
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use crossbeam::channel::{Receiver, Sender, bounded};
+use duolog_engine::disk::index_store::IndexFiles;
 use duolog_engine::ids::ShardId;
+use duolog_engine::index::catalog::RunFile;
 use duolog_engine::index::lookup::Run;
 use duolog_engine::shard::Sealed;
 
-/// All saved indexes of a shard.
+use super::inbox::{Inbox, Message};
+
+/// Jobs that wait, at most. A shard that fills segments faster than they can be indexed has its
+/// tails wait here, each in memory: the bound is far above what a disk can fill meanwhile.
+const JOBS_MAX: usize = 4096;
+/// Pause before a save that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// All saved indexes of a shard, as its thread needs them.
 #[derive(Clone, Debug, Default)]
 pub struct SavedIndexes {
     /// Oldest first.
     pub runs: Vec<Arc<Run>>,
-    pub dir: PathBuf,
+    dir: PathBuf,
 }
 
 impl SavedIndexes {
+    /// What `files` has now.
+    #[must_use]
+    pub fn of(files: &IndexFiles) -> Self {
+        Self { runs: files.runs(), dir: files.dir().to_owned() }
+    }
+
+    /// The file of a run.
+    #[must_use]
     pub fn path(&self, run: &Run) -> PathBuf {
-        let scope = &run.header().scope;
-        self.dir.join(format!("run-{:010}-{:010}.idx", scope.first.0, scope.last.0))
+        let (scope, counts) = (&run.header().scope, &run.header().counts);
+        let (first, last) = (scope.first, scope.last);
+        let (stream_count, posting_count) = (counts.streams, counts.postings);
+        self.dir.join(RunFile { first, last, stream_count, posting_count }.name())
     }
 }
 
 /// Work for the index thread.
 #[derive(Debug)]
 pub enum IndexJob {
+    /// Save this segment's index; answered by [`Message::Index`].
     Save(ShardId, Arc<Sealed>),
+    /// Nothing more comes.
+    End,
+}
+
+/// Starts the thread. `shards`: files and inbox of each shard, in order.
+pub fn start(
+    shards: Vec<(IndexFiles, Arc<Inbox>)>,
+) -> io::Result<(Sender<IndexJob>, JoinHandle<()>)> {
+    let (sender, receiver) = bounded(JOBS_MAX);
+    let thread = std::thread::Builder::new().name("index".to_owned());
+    let thread = thread.spawn(move || run(shards, &receiver))?;
+    Ok((sender, thread))
+}
+
+fn run(mut shards: Vec<(IndexFiles, Arc<Inbox>)>, jobs: &Receiver<IndexJob>) {
+    for job in jobs {
+        match job {
+            IndexJob::Save(shard, sealed) => {
+                let (files, inbox) = &mut shards[shard.0 as usize];
+                save(files, inbox, &sealed);
+            }
+            IndexJob::End => return,
+        }
+        // Saves first: a tail that waits takes memory, a merge only makes reads cheaper.
+        while jobs.is_empty() && maintain(&mut shards) {}
+    }
+}
+
+/// Saves; on an error (a full disk) again and again: the log goes on meanwhile, the index of the
+/// segment stays in memory, and a restart would rebuild it.
+fn save(files: &mut IndexFiles, inbox: &Inbox, sealed: &Arc<Sealed>) {
+    let generation = sealed.generation;
+    while let Err(error) = files.add(sealed) {
+        tracing::warn!(%generation, %error, event = "index_not_saved");
+        #[expect(clippy::disallowed_methods, reason = "a background thread that may wait")]
+        std::thread::sleep(RETRY);
+    }
+    inbox.send_waiting(Message::Index { generation, indexes: SavedIndexes::of(files) });
+}
+
+fn maintain(shards: &mut [(IndexFiles, Arc<Inbox>)]) -> bool {
+    let mut merged = false;
+    for (files, inbox) in shards {
+        match files.maintain() {
+            Ok(true) => {
+                inbox.send_waiting(Message::Merged { indexes: SavedIndexes::of(files) });
+                merged = true;
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, event = "indexes_not_merged"),
+        }
+    }
+    merged
 }

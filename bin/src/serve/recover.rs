@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
+use duolog_engine::disk::index_store::{IndexFiles, OpenedIndex};
 use duolog_engine::disk::mark::MarkFile;
 use duolog_engine::disk::shard_dir::{DirSource, ShardDir};
-use duolog_engine::ids::{Generation, ShardId, StreamId};
-use duolog_engine::index::keys::KeyWindow;
+use duolog_engine::ids::{Generation, Lsn, Place, ShardId};
 use duolog_engine::recovery::{
-    Checkpoint, Damage, Ending, IndexStore, LogIdentity, LogSource, RecoverError, empty_log,
-    recover,
+    Checkpoint, Damage, Ending, LogIdentity, LogSource, RecoverError, empty_log, recover,
 };
-use duolog_engine::segment::SegmentHeader;
-use duolog_engine::shard::{Sealed, Shard, ShardConfig, StoredHead};
+use duolog_engine::segment::{LogEnd, SegmentHeader};
+use duolog_engine::shard::{Layout, Shard, ShardConfig};
 
 use super::uring::LogMap;
 use crate::exit::{Exit, Failure};
@@ -27,6 +26,8 @@ pub struct RecoveredShard {
     pub mark: MarkFile,
     /// Where its segments begin.
     pub log_map: LogMap,
+    /// Its saved indexes.
+    pub indexes: IndexFiles,
 }
 
 /// Recovers one shard.
@@ -38,17 +39,23 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
             format!("shard {shard} in {} cannot be recovered: {error}", dir.path().display());
         Failure::new(Exit::DataDirUnusable, text)
     };
-    dir.create().map_err(|error| failed(&error))?;
-    let (mark, marked) = MarkFile::open(&dir.mark()).map_err(|error| failed(&error))?;
+    let failed_io = |error: std::io::Error| failed(&error);
+    dir.create().map_err(failed_io)?;
+    let (mark, marked) = MarkFile::open(&dir.mark()).map_err(failed_io)?;
     let identity = LogIdentity { cluster: config.cluster, shard };
-    let checkpoint = Checkpoint {
-        flushed: Generation(0),
-        end: empty_log(identity),
-        mark: marked,
-        keys: KeyWindow::new(config.idempotency_window, 0),
-    };
+    let opened =
+        IndexFiles::open(dir.clone(), config.cluster, shard, config.idempotency_window, key_seed());
+    let OpenedIndex { mut files, keys, flushed, end, rebuild } = opened;
+    if let Some(reason) = rebuild {
+        tracing::warn!(event = "index_rebuild", shard = shard.0, reason, "reading the whole log");
+    }
+    let end = end.unwrap_or_else(|| empty_log(identity));
     let mut source = DirSource::new(dir.clone());
-    let recovered = recover(&config, &mut source, checkpoint, &mut NoIndex);
+    if let Some(damage) = missing(&mut source, flushed, &end, config.layout).map_err(failed_io)? {
+        return Err(damaged(&dir, shard, &damage));
+    }
+    let checkpoint = Checkpoint { flushed, end, mark: marked, keys };
+    let recovered = recover(&config, &mut source, checkpoint, &mut files);
     let recovered = recovered.map_err(|error| match error {
         RecoverError::OtherCluster { .. } => Failure::new(Exit::DataDirMismatch, error),
         other => failed(&other),
@@ -61,10 +68,11 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
     if let Ending::Damaged(damage) = recovered.scan.ending {
         return Err(damaged(&dir, shard, &damage));
     }
-    dir.set_aside_beyond(recovered.start.newest).map_err(|error| failed(&error))?;
-    let log_map = log_map(&mut source, recovered.start.newest).map_err(|error| failed(&error))?;
-    let machine = Shard::new(config, recovered.start);
-    Ok(RecoveredShard { machine, dir, mark, log_map })
+    dir.set_aside_beyond(recovered.start.newest).map_err(failed_io)?;
+    let log_map = log_map(&mut source, recovered.start.newest).map_err(failed_io)?;
+    let mut machine = Shard::new(config, recovered.start);
+    machine.set_runs(files.runs());
+    Ok(RecoveredShard { machine, dir, mark, log_map, indexes: files })
 }
 
 fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage) -> Failure {
@@ -85,10 +93,8 @@ fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage) -> Failure {
 fn log_map(source: &mut DirSource, newest: Generation) -> std::io::Result<LogMap> {
     let mut map = LogMap::default();
     for (generation, _) in source.segments()? {
-        let mut page = [0; 512];
-        source.read(generation, 0, &mut page)?;
         if generation <= newest
-            && let Ok(header) = SegmentHeader::decode(&page)
+            && let Some(header) = header(source, generation)?
         {
             map.segment(generation, header.base.lsn);
         }
@@ -96,14 +102,48 @@ fn log_map(source: &mut DirSource, newest: Generation) -> std::io::Result<LogMap
     Ok(map)
 }
 
-struct NoIndex;
-
-impl IndexStore for NoIndex {
-    fn save(&mut self, _: Sealed) -> std::io::Result<()> {
-        Ok(())
+/// Looks whether the segments whose index is saved are all there: their end was acknowledged.
+fn missing(
+    source: &mut DirSource,
+    flushed: Generation,
+    end: &LogEnd,
+    layout: Layout,
+) -> std::io::Result<Option<Damage>> {
+    let found = source.segments()?;
+    let mut before = Lsn(0);
+    let mut gap: Option<(Generation, Lsn)> = None;
+    for generation in (1..=flushed.0).map(Generation) {
+        let whole = u64::from(layout.segment_size_bytes);
+        let there = found.binary_search_by_key(&generation, |(known, _)| *known);
+        let complete = there.is_ok_and(|index| found[index].1 == whole);
+        let header = if complete { header(source, generation)? } else { None };
+        match (header, gap) {
+            (Some(header), Some((at, first))) => {
+                return Ok(Some(damage(at, first, header.base.lsn)));
+            }
+            (Some(header), None) => before = header.base.lsn,
+            (None, None) => gap = Some((generation, before.next())),
+            (None, Some(_)) => {}
+        }
     }
+    Ok(gap.map(|(at, first)| damage(at, first, end.lsn)))
+}
 
-    fn head(&mut self, _: StreamId) -> std::io::Result<Option<StoredHead>> {
-        Ok(None)
-    }
+fn damage(generation: Generation, first: Lsn, last: Lsn) -> Damage {
+    Damage { first, last, place: Place { generation, offset: 0 } }
+}
+
+fn header(
+    source: &mut DirSource,
+    generation: Generation,
+) -> std::io::Result<Option<SegmentHeader>> {
+    let mut page = [0; 512];
+    let read = source.read(generation, 0, &mut page)?;
+    Ok(SegmentHeader::decode(&page[..read]).ok())
+}
+
+/// Spreads the idempotency keys of clients over the window's table in a way nobody can foresee.
+#[expect(clippy::disallowed_methods, reason = "a random number at the edge")]
+fn key_seed() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
 }

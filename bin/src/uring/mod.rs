@@ -1,4 +1,3 @@
 //! The program's edge to the kernel: the only place of this crate where unsafe code may stand.
 
-pub mod mapped;
 pub mod ring;

@@ -2,6 +2,8 @@
 //! in offline tools and on the background threads; `uring` is what the shards' own threads use.
 
 pub mod aligned;
+#[cfg(feature = "uring")]
+pub mod index_store;
 pub mod mark;
 pub mod prepare;
 pub mod shard_dir;

@@ -21,17 +21,6 @@ pub const RUN_MAGIC: [u8; 8] = *b"DLOGRUN1";
 const VERSION: u16 = 1;
 const FIELDS_BYTES: usize = 160;
 
-/// The shard's state at the end of a run's last segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogState {
-    /// What the next block continues.
-    pub end: LogEnd,
-    /// Events of the shard since its beginning.
-    pub event_count: u64,
-    /// Appends of the shard since its beginning.
-    pub append_count: u64,
-}
-
 /// What an index file is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunScope {
@@ -44,7 +33,7 @@ pub struct RunScope {
     /// Last segment indexed; all between are too.
     pub last: Generation,
     /// The shard at the end of the last segment.
-    pub state: LogState,
+    pub state: LogEnd,
 }
 
 /// How much is in a run.
@@ -160,12 +149,10 @@ impl RunHeader {
         put(48, &self.layout.postings.to_le_bytes());
         put(52, &self.layout.filter.to_le_bytes());
         put(56, &self.layout.fences.to_le_bytes());
-        put(64, &state.end.lsn.0.to_le_bytes());
-        put(72, &state.end.hlc.0.to_le_bytes());
-        put(80, &state.end.epoch.0.to_le_bytes());
-        put(88, &state.end.hash);
-        put(120, &state.event_count.to_le_bytes());
-        put(128, &state.append_count.to_le_bytes());
+        put(64, &state.lsn.0.to_le_bytes());
+        put(72, &state.hlc.0.to_le_bytes());
+        put(80, &state.epoch.0.to_le_bytes());
+        put(88, &state.hash);
         out
     }
 
@@ -210,8 +197,7 @@ fn decode_fields(fields: &[u8]) -> Result<(RunScope, RunCounts), TooShort> {
     let hlc = Hlc(cursor.u64()?);
     let epoch = LeaseEpoch(cursor.u64()?);
     let hash: BlockHash = cursor.hash()?;
-    let end = LogEnd { lsn, hash, hlc, epoch };
-    let state = LogState { end, event_count: cursor.u64()?, append_count: cursor.u64()? };
+    let state = LogEnd { lsn, hash, hlc, epoch };
     Ok((RunScope { cluster, shard, first, last, state }, counts))
 }
 
@@ -282,13 +268,13 @@ mod tests {
     use proptest::prelude::*;
 
     pub(crate) fn scope(first: u32, last: u32) -> RunScope {
-        let end = LogEnd { lsn: Lsn(9), hash: [7; 32], hlc: Hlc(8), epoch: LeaseEpoch(2) };
+        let state = LogEnd { lsn: Lsn(9), hash: [7; 32], hlc: Hlc(8), epoch: LeaseEpoch(2) };
         RunScope {
             cluster: ClusterId(5),
             shard: ShardId(1),
             first: Generation(first),
             last: Generation(last),
-            state: LogState { end, event_count: 9, append_count: 4 },
+            state,
         }
     }
 

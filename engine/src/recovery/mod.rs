@@ -9,8 +9,9 @@ mod scan;
 pub use scan::{Damage, Ending, Found, LogIdentity, Scan, ScanEnd, ScanStart};
 
 use crate::block::{Block, genesis};
-use crate::ids::{ClusterId, Generation, Hlc, IdempotencyKey, LeaseEpoch, Lsn, Place, StreamId};
+use crate::ids::{ClusterId, Generation, Hlc, LeaseEpoch, Lsn, Place, StreamId};
 use crate::index::heads::{Head, Heads};
+use crate::index::key_file::SegmentKeys;
 use crate::index::keys::KeyWindow;
 use crate::index::tail::{Tail, TailCapacity};
 use crate::record::{Record, RecordError};
@@ -110,13 +111,14 @@ pub fn recover<S: LogSource>(
     let start = ScanStart { generation: checkpoint.flushed.next(), end: checkpoint.end };
     let mut heads = Heads::with_capacity(config.hot_streams_max);
     heads.set_flushed(checkpoint.flushed);
-    let capacity = TailCapacity::for_segment(config.layout.segment_size_bytes);
+    let segment_size_bytes = config.layout.segment_size_bytes;
+    let capacity = TailCapacity::for_segment(segment_size_bytes);
     let mut rebuild = Rebuild {
-        capacity,
+        segment_size_bytes,
         tail: Tail::with_capacity(start.generation, capacity),
         heads,
         keys: checkpoint.keys,
-        tail_keys: Vec::new(),
+        tail_keys: SegmentKeys::for_segment(start.generation, segment_size_bytes),
         blocks: 0,
         events: 0,
     };
@@ -134,11 +136,11 @@ pub fn recover<S: LogSource>(
 }
 
 struct Rebuild {
-    capacity: TailCapacity,
+    segment_size_bytes: u32,
     tail: Tail,
     heads: Heads,
     keys: KeyWindow,
-    tail_keys: Vec<(IdempotencyKey, u32)>,
+    tail_keys: SegmentKeys,
     blocks: u64,
     events: u64,
 }
@@ -162,19 +164,20 @@ impl Rebuild {
                     (token, token_events) = (append.fencing_token, append.event_count);
                     if let Some(key) = append.key {
                         self.keys.restore(key, Place { generation: place.generation, offset });
-                        self.tail_keys.push((key, offset));
+                        self.tail_keys.push(key, offset);
                     }
                 }
                 Record::Event(event) => {
                     let token = token.filter(|_| token_events > 0);
                     token_events = token_events.saturating_sub(1);
                     let stream = StreamId::of(event.stream.as_bytes());
-                    self.tail.push(stream, event.revision, offset, token);
                     let known = match self.heads.get(stream) {
                         Some(head) => head.fencing_token,
                         None => store.head(stream)?.map_or(0, |head| head.fencing_token),
                     };
                     let fencing_token = known.max(token.unwrap_or(0));
+                    let highest = (fencing_token > 0).then_some(fencing_token);
+                    self.tail.push(stream, event.revision, offset, highest);
                     let next_revision = event.revision.next();
                     let last_generation = place.generation;
                     let head = Head { next_revision, fencing_token, last_generation };
@@ -192,9 +195,12 @@ impl Rebuild {
         end: LogEnd,
         store: &mut dyn IndexStore,
     ) -> Result<(), RecoverError> {
-        let next = Tail::with_capacity(generation.next(), self.capacity);
-        let tail = std::mem::replace(&mut self.tail, next);
-        let keys = std::mem::take(&mut self.tail_keys);
+        let size_bytes = self.segment_size_bytes;
+        let next = generation.next();
+        let tail = Tail::with_capacity(next, TailCapacity::for_segment(size_bytes));
+        let tail = std::mem::replace(&mut self.tail, tail);
+        let keys = SegmentKeys::for_segment(next, size_bytes);
+        let keys = std::mem::replace(&mut self.tail_keys, keys);
         store.save(Sealed { generation, tail, keys, end })?;
         self.heads.set_flushed(generation);
         Ok(())

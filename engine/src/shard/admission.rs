@@ -298,17 +298,20 @@ impl Shard {
         record::encode_append(&mut self.open.bytes, &parts);
         if let Some(key) = view.key() {
             self.keys.insert(key, place);
-            self.tail_keys.push((key, place.offset));
+            self.tail_keys.push(key, place.offset);
         }
     }
 
     fn write_events(&mut self, view: &AppendView<'_>, first_lsn: Lsn) {
         let generation = self.segments.generation();
-        let token = view.fencing_token();
         let mut events = view.events();
         let mut lsn = first_lsn;
         for (index, stream) in view.streams().enumerate() {
             let (id, head) = self.scratch.streams[index];
+            // The highest token of all goes with every event: whoever looks for it in the sealed
+            // segments need not go further back than the newest one that has the stream.
+            let fencing_token = head.fencing_token.max(view.fencing_token().unwrap_or(0));
+            let token = (fencing_token > 0).then_some(fencing_token);
             let mut revision = head.next_revision;
             for _ in 0..stream.event_count {
                 let event = events.next().expect("counts were checked when it was parsed");
@@ -329,7 +332,6 @@ impl Shard {
                 lsn = lsn.next();
             }
             if stream.event_count > 0 {
-                let fencing_token = head.fencing_token.max(token.unwrap_or(0));
                 let last_generation = generation;
                 self.heads
                     .put(id, Head { next_revision: revision, fencing_token, last_generation });

@@ -5,6 +5,7 @@ use super::{Action, Actions, Outcome, Refusal, Sealed, Shard, State};
 use crate::block::BlockSeal;
 use crate::bytes::align_up;
 use crate::ids::{Lsn, Place};
+use crate::index::key_file::SegmentKeys;
 use crate::index::tail::{Tail, TailCapacity};
 use crate::segment::LogEnd;
 use std::sync::Arc;
@@ -130,20 +131,22 @@ impl Shard {
         assert!(!self.open_started || self.open.is_empty(), "the open block is closed first");
         let generation = self.segments.generation();
         if self.segments.has_active() {
-            let (tail, keys) =
-                self.spare_tails.pop().unwrap_or_else(|| (self.new_tail(), Vec::new()));
+            let (tail, keys) = self.spare_tails.pop().unwrap_or_else(|| self.new_index());
             let tail = std::mem::replace(&mut self.tail, tail);
             let keys = std::mem::replace(&mut self.tail_keys, keys);
             self.sealed.push_back(Arc::new(Sealed { generation, tail, keys, end: self.end }));
         }
         self.segments.rotate(self.end);
         self.tail.clear(self.segments.generation());
+        self.tail_keys.clear(self.segments.generation());
         self.open_started = false;
     }
 
-    fn new_tail(&self) -> Tail {
-        let capacity = TailCapacity::for_segment(self.config.layout.segment_size_bytes);
-        Tail::with_capacity(self.segments.generation(), capacity)
+    fn new_index(&self) -> (Tail, SegmentKeys) {
+        let size_bytes = self.config.layout.segment_size_bytes;
+        let generation = self.segments.generation();
+        let tail = Tail::with_capacity(generation, TailCapacity::for_segment(size_bytes));
+        (tail, SegmentKeys::for_segment(generation, size_bytes))
     }
 
     fn save_indexes(&mut self, out: &mut Actions) {

@@ -27,6 +27,7 @@ use crate::ids::{
     ClusterId, Generation, Hlc, IdempotencyKey, LeaseEpoch, Lsn, Now, Place, ShardId,
 };
 use crate::index::heads::Heads;
+use crate::index::key_file::SegmentKeys;
 use crate::index::keys::KeyWindow;
 use crate::index::lookup::Run;
 use crate::index::tail::Tail;
@@ -73,7 +74,7 @@ pub struct Sealed {
     /// Its streams and the places of their events.
     pub tail: Tail,
     /// The keys of its appends and the offsets of their append records, in order.
-    pub keys: Vec<(IdempotencyKey, u32)>,
+    pub keys: SegmentKeys,
     /// The end of the log behind it.
     pub end: LogEnd,
 }
@@ -90,7 +91,7 @@ pub struct ShardStart {
     /// Index of the active segment.
     pub tail: Tail,
     /// Keys of the active segment.
-    pub tail_keys: Vec<(IdempotencyKey, u32)>,
+    pub tail_keys: SegmentKeys,
     /// Heads of all streams in `tail`.
     pub heads: Heads,
     /// The idempotency window.
@@ -135,10 +136,10 @@ pub struct Shard {
     heads: Heads,
     keys: KeyWindow,
     tail: Tail,
-    tail_keys: Vec<(IdempotencyKey, u32)>,
+    tail_keys: SegmentKeys,
     sealed: VecDeque<Arc<Sealed>>,
     saving: usize,
-    spare_tails: Vec<(Tail, Vec<(IdempotencyKey, u32)>)>,
+    spare_tails: Vec<(Tail, SegmentKeys)>,
     runs: Vec<Arc<Run>>,
     parked: Parked,
     stalled: VecDeque<Stalled>,
@@ -290,8 +291,7 @@ impl Shard {
         self.saving -= 1;
         self.heads.set_flushed(generation);
         // The thread that saved it may still hold its reference; then the buffers go with it.
-        if let Ok(mut sealed) = Arc::try_unwrap(sealed) {
-            sealed.keys.clear();
+        if let Ok(sealed) = Arc::try_unwrap(sealed) {
             self.spare_tails.push((sealed.tail, sealed.keys));
         }
     }

@@ -77,8 +77,8 @@ pub(super) struct IndexFiles {
 }
 
 impl IndexFiles {
-    pub(super) fn new(align_bytes: u32) -> Self {
-        Self { align_bytes, saved: RefCell::default(), open: RefCell::default() }
+    pub(super) fn new(align_bytes: u32, saved: SavedIndexes) -> Self {
+        Self { align_bytes, saved: RefCell::new(saved), open: RefCell::default() }
     }
 
     /// Takes a new list of saved indexes; files of merged ones are closed when unused.
@@ -126,9 +126,38 @@ async fn entry(
     }
 }
 
+impl FetchError {
+    /// The file was merged into another one while it was about to be opened: ask the new one.
+    fn is_merged_away(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// How often a lookup begins anew because its runs were merged, at most; once is rare.
+const LOOKUPS_MAX: usize = 100;
+
+/// What the sealed segments know of a stream; begins anew when a run was merged meanwhile.
+pub(super) async fn stored_head(
+    shard: &ShardLoop,
+    stream: StreamId,
+) -> Result<Option<StoredHead>, FetchError> {
+    for _ in 1..LOOKUPS_MAX {
+        match stored_head_once(shard, stream).await {
+            Err(error) if error.is_merged_away() => await_merge().await,
+            other => return other,
+        }
+    }
+    stored_head_once(shard, stream).await
+}
+
+/// The message about the merge is on its way.
+async fn await_merge() {
+    glommio::timer::sleep(std::time::Duration::from_millis(1)).await;
+}
+
 /// What the sealed segments know of a stream: its end from the newest run that has it, its fencing
 /// token from the newest run where one was given.
-pub(super) async fn stored_head(
+async fn stored_head_once(
     shard: &ShardLoop,
     stream: StreamId,
 ) -> Result<Option<StoredHead>, FetchError> {
@@ -156,9 +185,27 @@ pub(super) async fn load_head(shard: Rc<ShardLoop>, stream: StreamId) {
     shard.step(Event::HeadLoaded { stream, head });
 }
 
-/// Puts out at most `max` places of a stream's events in sealed segments, from `from` on; whether
-/// there are any further in this direction.
+/// Puts out at most `max` places of a stream's events in sealed segments, from `from` on, all of
+/// one run; begins anew when that was merged meanwhile.
 pub(super) async fn sealed_places(
+    shard: &ShardLoop,
+    stream: StreamId,
+    from: Revision,
+    direction: Direction,
+    max: usize,
+    out: &mut Vec<Place>,
+) -> Result<(), FetchError> {
+    for _ in 1..LOOKUPS_MAX {
+        out.clear();
+        match sealed_places_once(shard, stream, from, direction, max, out).await {
+            Err(error) if error.is_merged_away() => await_merge().await,
+            other => return other,
+        }
+    }
+    sealed_places_once(shard, stream, from, direction, max, out).await
+}
+
+async fn sealed_places_once(
     shard: &ShardLoop,
     stream: StreamId,
     from: Revision,

@@ -23,7 +23,7 @@ use super::notify::Notify;
 use crate::serve::background::FileJob;
 use crate::serve::clock::Clock;
 use crate::serve::inbox::{Inbox, Message};
-use crate::serve::index::IndexJob;
+use crate::serve::index::{IndexJob, SavedIndexes};
 
 /// Where a request came from.
 #[derive(Debug)]
@@ -70,6 +70,7 @@ pub struct Parts {
     pub shard: Shard,
     pub dir: ShardDir,
     pub log_map: LogMap,
+    pub indexes: SavedIndexes,
     pub event_max_bytes: usize,
     pub session_settings: Settings,
     pub inboxes: Arc<[Arc<Inbox>]>,
@@ -92,7 +93,7 @@ impl ShardLoop {
             committer: Notify::default(),
             writers: RefCell::default(),
             files: LogFiles::new(parts.dir.clone(), align_bytes),
-            indexes: IndexFiles::new(align_bytes),
+            indexes: IndexFiles::new(align_bytes, parts.indexes),
             log_map: RefCell::new(parts.log_map),
             dir: parts.dir,
             read_buffer: RefCell::new(vec![0; READ_BYTES]),

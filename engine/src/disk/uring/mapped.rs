@@ -1,4 +1,4 @@
-//! Files mapped for reading by offline tools.
+//! Files mapped for reading: by offline tools, and sealed index files by the thread that merges.
 
 use std::fs::File;
 use std::io;
@@ -8,8 +8,9 @@ use memmap2::{Advice, Mmap};
 
 /// Maps the file at `path` for reading from front to back. An empty file is an empty slice.
 ///
-/// A device that fails while a page is fetched ends the process (SIGBUS): an offline tool has
-/// nothing to lose by that, a server would; servers read their log with ordinary reads.
+/// A device that fails while a page is fetched ends the process (SIGBUS). Offline tools have
+/// nothing to lose by that; a server reads its log with ordinary reads, and a node whose disk
+/// fails under its index is to stop anyway.
 #[expect(unsafe_code, reason = "mapping a file is unsafe because others could change it")]
 pub fn map(path: &Path) -> io::Result<Mmap> {
     let file = File::open(path)?;
