@@ -39,7 +39,7 @@ pub use answers::{Answers, Ticket};
 use crate::limits::{
     BUSY_RETRY_AFTER_MS, CONNECTION_BYTES_MAX_DEFAULT, CONNECTION_REQUESTS_MAX_DEFAULT,
     CONNECTION_UNSENT_MAX_BYTES_DEFAULT, FRAME_BODY_MAX_BYTES_DEFAULT, IDLE_BUFFER_MAX_BYTES,
-    WIRE_VERSION,
+    PAGE_MAX_BYTES, WIRE_VERSION,
 };
 use crate::wire::{
     BodyError, Decoded, ErrorCode, ErrorFrame, Frame, FrameError, FrameKind, Hello, HelloAccepted,
@@ -149,6 +149,10 @@ impl Session {
         assert!(
             settings.frame_body_max_bytes <= settings.bytes_max as usize,
             "the largest request fits into limits.connection_bytes_max"
+        );
+        assert!(
+            PAGE_MAX_BYTES <= settings.bytes_max,
+            "the largest page fits into limits.connection_bytes_max"
         );
         Self {
             answers: Answers::new(settings.unsent_max_bytes),

@@ -304,9 +304,9 @@ fn a_request_over_the_count_limit_is_busy_until_an_answer_is_queued() {
 #[test]
 fn a_request_over_the_byte_limit_is_busy_and_a_read_counts_as_its_page() {
     let settings =
-        Settings { frame_body_max_bytes: 2 << 20, bytes_max: 3 << 20, ..Settings::default() };
+        Settings { frame_body_max_bytes: 3 << 20, bytes_max: 4 << 20, ..Settings::default() };
     let mut driven = Driven::greeted(settings);
-    driven.give(&append(1, &vec![0; 2 << 20]));
+    driven.give(&append(1, &vec![0; 3 << 20]));
     driven.give(&read(2, "a"));
     driven.give(&read(3, "b"));
     driven.give(&append(4, b"x"));
@@ -317,7 +317,7 @@ fn a_request_over_the_byte_limit_is_busy_and_a_read_counts_as_its_page() {
         .collect();
     assert_eq!(codes, ["Busy", "Busy"]);
     assert_eq!(driven.seen[1..], [Seen::ReadStream("a".to_owned())]);
-    assert_eq!(driven.session.answers().bytes_in_flight(), 3 << 20);
+    assert_eq!(driven.session.answers().bytes_in_flight(), 4 << 20);
     driven.answer_oldest();
     driven.answer_oldest();
     assert_eq!(driven.session.answers().bytes_in_flight(), 0);

@@ -3,4 +3,5 @@
 mod calls;
 mod connections;
 mod fake;
+mod loopback;
 mod reads;
