@@ -208,7 +208,9 @@ async fn a_slow_server_that_gives_signs_of_life_is_kept() {
 async fn a_stopping_server_is_left_for_another_address() {
     let (stopping, other) = (Fake::start().await, Fake::start().await);
     let list = format!("{},{}", stopping.address, other.address);
-    let (client, mut peer) = tokio::join!(Client::connect(&list), stopping.peer());
+    // Silence alone would not make the client leave in time.
+    let builder = Client::builder().addresses(&list).silence(Duration::from_secs(60));
+    let (client, mut peer) = tokio::join!(builder.connect(), stopping.peer());
     let client = client.unwrap();
     let (outcome, ()) = tokio::join!(append(&client).retry().send(), async {
         let request = peer.request().await;
