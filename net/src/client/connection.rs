@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use duolog_engine::ids::{ClusterId, ShardId};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use tokio::io::{Interest, Ready};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -198,10 +200,7 @@ impl Connection {
         tokio::pin!(alarm);
         loop {
             if live.pending.is_empty() && self.has_call() {
-                // An idle connection may have ended unseen. Yielding lets the runtime look at its
-                // sockets; a call that was not sent yet goes to the next connection.
-                tokio::task::yield_now().await;
-                live.read(false)?;
+                live.look()?;
             }
             self.start_calls(live);
             live.write()?;
@@ -340,6 +339,19 @@ impl Live {
         self.out.clear();
         self.out.shrink_to(CLIENT_UNSENT_MAX_BYTES);
         Ok(())
+    }
+
+    /// Looks whether an idle connection has ended unseen: a call that was not sent yet goes to the
+    /// next connection. The runtime looks at its sockets only between tasks; yielding to it here
+    /// cost far more than this call (one request at a time over loopback, two cores: 10,000 a
+    /// second instead of 49,000).
+    fn look(&self) -> Result<(), End> {
+        let (mut byte, flags) = ([0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        match rustix::net::recv(&self.link.stream, &mut byte[..], flags) {
+            Ok((0, _)) => Err(End::Lost("the server closed the connection".to_owned())),
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(End::Lost(format!("cannot receive: {error}"))),
+        }
     }
 
     /// Reads what is there. `may_leave`: there is another address to go to.
