@@ -9,8 +9,8 @@ use node::{Node, run, scratch};
 use serde_json::Value as Json;
 
 fn data(name: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    root.join("tests/data").join(name).to_str().unwrap().to_owned()
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the root");
+    root.join("tests/data").join(name).to_str().expect("a path in UTF-8").to_owned()
 }
 
 /// Runs a client command that must succeed.
@@ -21,7 +21,7 @@ fn ok(node: &Node, arguments: &[&str]) -> String {
 }
 
 fn documents(text: &str) -> Vec<Json> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
 }
 
 fn import_flights(node: &Node) -> Json {
@@ -34,7 +34,8 @@ fn import_flights(node: &Node) -> Json {
 /// The lines of a file by the stream they belong to, in order.
 fn by_stream(file: &str, name: impl Fn(&Json) -> String) -> BTreeMap<String, Vec<Json>> {
     let mut streams: BTreeMap<String, Vec<Json>> = BTreeMap::new();
-    for line in documents(&std::fs::read_to_string(data(file)).unwrap()) {
+    let text = std::fs::read_to_string(data(file)).expect("the sample is there");
+    for line in documents(&text) {
         streams.entry(name(&line)).or_default().push(line);
     }
     streams
@@ -43,7 +44,8 @@ fn by_stream(file: &str, name: impl Fn(&Json) -> String) -> BTreeMap<String, Vec
 fn exported(node: &Node) -> BTreeMap<String, Vec<Json>> {
     let mut streams: BTreeMap<String, Vec<Json>> = BTreeMap::new();
     for event in documents(&ok(node, &["export"])) {
-        let events = streams.entry(event["stream"].as_str().unwrap().to_owned()).or_default();
+        let stream = event["stream"].as_str().expect("an event names its stream");
+        let events = streams.entry(stream.to_owned()).or_default();
         assert_eq!(event["revision"], events.len(), "{event}");
         events.push(event["data"].clone());
     }

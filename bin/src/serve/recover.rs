@@ -62,7 +62,8 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
     })?;
     let end = recovered.scan.end;
     tracing::info!(
-        event = "recovered", shard = shard.0, lsn = end.lsn.0, segment = recovered.scan.place.generation.0,
+        event = "recovered", shard = shard.0, lsn = end.lsn.0,
+        segment = recovered.scan.place.generation.0,
         blocks = recovered.blocks, events = recovered.events, ending = ?recovered.scan.ending,
     );
     if let Ending::Damaged(damage) = recovered.scan.ending {

@@ -447,7 +447,7 @@ impl Shard {
                 return Some(bytes);
             }
         }
-        self.recent.from_place(place)
+        self.recent.bytes_at(place)
     }
 
     pub(super) fn replay_loaded(

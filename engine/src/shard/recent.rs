@@ -45,7 +45,7 @@ impl Recent {
     }
 
     /// The bytes from `place` to the end of its block, when the block is here.
-    pub(super) fn from_place(&self, place: Place) -> Option<&[u8]> {
+    pub(super) fn bytes_at(&self, place: Place) -> Option<&[u8]> {
         let behind = self.blocks.partition_point(|block| block.place <= place);
         let block = self.blocks.get(behind.checked_sub(1)?)?;
         if block.place.generation != place.generation {

@@ -113,7 +113,7 @@ impl Shard {
     /// places that were put out as committed.
     #[must_use]
     pub fn recent(&self, place: Place) -> Option<&[u8]> {
-        self.recent.from_place(place)
+        self.recent.bytes_at(place)
     }
 
     /// Everything before this place is committed.
