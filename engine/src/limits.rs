@@ -16,6 +16,8 @@ pub const APPEND_EVENTS_MAX: usize = 65_536;
 /// 256 KiB 100 us more (measured): larger groups would make the next one wait longer than they
 /// save.
 pub const BLOCK_BODY_TARGET_BYTES: usize = 128 << 10;
+/// A block of this size is written beside another one that is under way, bytes.
+pub const BLOCK_OVERLAP_BYTES: usize = 64 << 10;
 /// Largest block body: one append of the largest size alone.
 pub const BLOCK_BODY_MAX_BYTES: usize = (64 << 20) + 2 * APPEND_OVERHEAD_MAX_BYTES;
 /// Blocks start at multiples of this (and of the device's own alignment, when that is larger).
@@ -36,6 +38,7 @@ pub const SHARD_IN_FLIGHT_MAX: usize = 65_536;
 pub const SHARD_IN_FLIGHT_MAX_BYTES: usize = 256 << 20;
 
 const _: () = assert!(EVENT_MAX_BYTES_DEFAULT + APPEND_OVERHEAD_MAX_BYTES <= BLOCK_BODY_MAX_BYTES);
+const _: () = assert!(BLOCK_OVERLAP_BYTES <= BLOCK_BODY_TARGET_BYTES);
 const _: () = assert!(BLOCK_BODY_TARGET_BYTES <= BLOCK_BODY_MAX_BYTES);
 const _: () = assert!(BLOCK_BODY_MAX_BYTES + (1 << 20) < SEGMENT_SIZE_BYTES_MAX as usize);
 const _: () = assert!(SEGMENT_SIZE_BYTES_MIN.is_multiple_of(BLOCK_ALIGN_BYTES));

@@ -31,6 +31,7 @@ use crate::index::key_file::SegmentKeys;
 use crate::index::keys::KeyWindow;
 use crate::index::lookup::Run;
 use crate::index::tail::Tail;
+use crate::limits::BLOCK_OVERLAP_BYTES;
 use crate::segment::LogEnd;
 use assembly::Assembly;
 use parked::Parked;
@@ -231,12 +232,20 @@ impl Shard {
         self.in_flight
     }
 
-    /// Whether a block waits for [`Event::Flush`].
+    /// Whether a block waits for [`Event::Flush`]: at once when the disk is free; a second one
+    /// beside a write under way only when it is large. Small groups would cost more processor time
+    /// than their wait costs latency (measured, docs/adr/0003), large ones keep the disk busy.
     #[must_use]
     pub fn wants_flush(&self) -> bool {
-        self.open_started
-            && !self.open.is_empty()
-            && self.writing < self.config.blocks_in_flight_max
+        let large = self.open.bytes.len() >= BLOCK_OVERLAP_BYTES;
+        let free = self.writing == 0 || (large && self.writing < self.config.blocks_in_flight_max);
+        self.open_started && !self.open.is_empty() && free
+    }
+
+    /// Whether a block is being written.
+    #[must_use]
+    pub const fn is_writing(&self) -> bool {
+        self.writing > 0
     }
 
     /// The bytes of a block named by [`Action::Write`], header included.

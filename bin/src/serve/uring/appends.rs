@@ -170,6 +170,7 @@ impl ShardLoop {
                 session.answers().answer(ticket, |out, _| out.extend_from_slice(&frame));
                 drop(session);
                 connection.send(self);
+                self.list(&connection);
             }
             Origin::Foreign { from, id, .. } => self.answer_foreign(from, id, frame),
         }

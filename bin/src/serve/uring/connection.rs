@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 
 use duolog_engine::ids::MonoUs;
 use duolog_net::session::{Flow, Session};
@@ -39,6 +40,12 @@ pub(super) struct Connection {
     opened: MonoUs,
     progressed: Cell<MonoUs>,
     closing: Cell<Option<MonoUs>>,
+    /// The reader leaves the socket to the shard's sweeps: no poll is armed on it.
+    hot: Cell<bool>,
+    /// It is in the list of connections to sweep.
+    pub listed: Cell<bool>,
+    misses: Cell<u32>,
+    reader: RefCell<Option<Waker>>,
 }
 
 impl Connection {
@@ -55,6 +62,10 @@ impl Connection {
             opened: now,
             progressed: Cell::new(now),
             closing: Cell::new(None),
+            hot: Cell::new(false),
+            listed: Cell::new(false),
+            misses: Cell::new(0),
+            reader: RefCell::default(),
         })
     }
 
@@ -103,6 +114,7 @@ impl Connection {
         self.dead.set(true);
         // An error means that the peer ended it first.
         let _ = rustix::net::shutdown(self.descriptor(), rustix::net::Shutdown::Both);
+        self.cool();
         self.changed.ring();
     }
 
@@ -123,20 +135,81 @@ impl Connection {
     /// use only between the socket call and the session, with no wait between.
     async fn read(self: &Rc<Self>, shard: &Rc<ShardLoop>) -> io::Result<Flow> {
         poll_fn(|context| {
+            let flow = self.session.borrow().flow();
+            if flow != Flow::Read || self.dead.get() {
+                return Poll::Ready(Ok(flow));
+            }
+            if self.hot.get() {
+                *self.reader.borrow_mut() = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            // Not the stream's own read first: it arms a poll after every read that leaves room in
+            // the buffer, and an armed poll makes each packet interrupt this core.
+            shard.look_at_the_clock();
+            match self.receive_now(shard) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return Poll::Ready(outcome),
+            }
             let mut buffer = shard.read_buffer.borrow_mut();
             let polled = {
                 let mut stream = self.stream.borrow_mut();
                 Pin::new(&mut *stream).poll_read(context, &mut buffer)
             };
-            polled.map_ok(|count| match count {
-                0 => {
-                    self.session.borrow_mut().end_of_input();
-                    self.session.borrow().flow()
-                }
-                _ => shard.receive(self, &buffer[..count]),
-            })
+            polled.map_ok(|count| self.take(shard, &buffer[..count]))
         })
         .await
+    }
+
+    /// One receive that does not wait, its bytes handed on.
+    pub(super) fn receive_now(self: &Rc<Self>, shard: &Rc<ShardLoop>) -> io::Result<Flow> {
+        let mut buffer = shard.read_buffer.borrow_mut();
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        let (count, _) = rustix::net::recv(self.descriptor(), &mut buffer[..], flags)?;
+        Ok(self.take(shard, &buffer[..count]))
+    }
+
+    fn take(self: &Rc<Self>, shard: &Rc<ShardLoop>, bytes: &[u8]) -> Flow {
+        if bytes.is_empty() {
+            let mut session = self.session.borrow_mut();
+            session.end_of_input();
+            return session.flow();
+        }
+        shard.receive(self, bytes)
+    }
+
+    /// Leaves the socket to the sweeps, if its requests are sure to be answered by a block.
+    pub(super) fn heat(&self) {
+        self.hot.set(true);
+    }
+
+    /// Whether the sweeps read this connection.
+    pub(super) fn is_hot(&self) -> bool {
+        self.hot.get()
+    }
+
+    /// A sweep found a request.
+    pub(super) fn found(&self) {
+        self.misses.set(0);
+    }
+
+    /// Sweeps in a row that found nothing, this one included.
+    pub(super) fn missed(&self) -> u32 {
+        self.misses.set(self.misses.get() + 1);
+        self.misses.get()
+    }
+
+    /// Gives the socket back to its reader.
+    pub(super) fn cool(&self) {
+        self.misses.set(0);
+        self.hot.set(false);
+        if let Some(waker) = self.reader.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether the session has requests without an answer.
+    pub(super) fn has_requests(&self) -> bool {
+        self.session.borrow_mut().answers().requests_in_flight() > 0
     }
 
     /// Reads and forgets; how many bytes.

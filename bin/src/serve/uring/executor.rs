@@ -135,6 +135,7 @@ async fn tick(shard: Rc<ShardLoop>) {
 async fn housekeep(shard: Rc<ShardLoop>) {
     loop {
         glommio::timer::sleep(HOUSEKEEPING).await;
+        shard.look_at_the_clock();
         let now = shard.now_us();
         for (_, connection) in shard.connections.borrow().iter() {
             connection.housekeep(now);
@@ -144,6 +145,7 @@ async fn housekeep(shard: Rc<ShardLoop>) {
 
 /// Gives clients what they have not taken yet, for a bounded time.
 async fn end(shard: &Rc<ShardLoop>) {
+    shard.look_at_the_clock();
     let deadline = shard.now_us().0 + LAST_SEND.as_micros() as u64;
     loop {
         let connections = shard.connections.borrow();
@@ -153,5 +155,6 @@ async fn end(shard: &Rc<ShardLoop>) {
             return;
         }
         glommio::timer::sleep(Duration::from_millis(5)).await;
+        shard.look_at_the_clock();
     }
 }

@@ -11,6 +11,7 @@ mod log_read;
 mod notify;
 mod shard_loop;
 mod stream_read;
+mod sweep;
 
 pub use executor::{ShardSetup, spawn};
 pub use log_read::LogMap;

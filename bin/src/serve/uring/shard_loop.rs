@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use crossbeam::channel::Sender;
 use duolog_engine::disk::shard_dir::ShardDir;
 use duolog_engine::disk::uring::{LogFile, LogFiles};
-use duolog_engine::ids::{Generation, MonoUs, ShardId};
+use duolog_engine::ids::{Generation, MonoUs, Now, ShardId};
 use duolog_engine::shard::{Action, Actions, Event, RequestId, Shard};
 use duolog_net::session::{Flow, Session, Settings, Ticket};
 use slab::Slab;
@@ -43,6 +43,12 @@ pub(super) struct ShardLoop {
     pub connections: RefCell<Slab<Rc<Connection>>>,
     pub(super) dirty: RefCell<Vec<Rc<Connection>>>,
     pub committer: Notify,
+    /// Connections to sweep; see [`super::sweep`].
+    pub(super) hot: RefCell<Vec<Rc<Connection>>>,
+    /// A sweep is under way or about to begin.
+    pub(super) sweeping: Cell<bool>,
+    /// Connections that the last commit answered.
+    pub(super) answered: Cell<usize>,
     /// Segments open for writing: the active one and those prepared ahead.
     writers: RefCell<Vec<(Generation, Rc<LogFile>)>>,
     pub files: LogFiles,
@@ -56,6 +62,7 @@ pub(super) struct ShardLoop {
     file_jobs: Sender<FileJob>,
     index_jobs: Sender<IndexJob>,
     clock: Clock,
+    now: Cell<Now>,
     pub drained: Cell<bool>,
     pub stopping: Cell<bool>,
     pub stopped: Notify,
@@ -91,6 +98,9 @@ impl ShardLoop {
             connections: RefCell::default(),
             dirty: RefCell::default(),
             committer: Notify::default(),
+            hot: RefCell::default(),
+            sweeping: Cell::new(false),
+            answered: Cell::new(0),
             writers: RefCell::default(),
             files: LogFiles::new(parts.dir.clone(), align_bytes),
             indexes: IndexFiles::new(align_bytes, parts.indexes),
@@ -103,6 +113,7 @@ impl ShardLoop {
             file_jobs: parts.file_jobs,
             index_jobs: parts.index_jobs,
             clock: parts.clock,
+            now: Cell::new(parts.clock.now()),
             drained: Cell::new(false),
             stopping: Cell::new(false),
             stopped: Notify::default(),
@@ -120,8 +131,9 @@ impl ShardLoop {
         self.session_settings
     }
 
+    /// The time as last looked at.
     pub(super) fn now_us(&self) -> MonoUs {
-        self.clock.mono()
+        self.now.get().mono
     }
 
     pub(super) fn inbox(&self) -> &Inbox {
@@ -130,20 +142,27 @@ impl ShardLoop {
 
     /// Hands one event to the machine and does what it asks for.
     pub(super) fn step(self: &Rc<Self>, event: Event<'_>) {
+        self.look_at_the_clock();
         let mut actions = self.actions.take();
         self.step_into(event, &mut actions);
         self.perform(actions);
     }
 
+    /// Reads the clocks for what follows until the next wait: a sweep is one moment.
+    pub(super) fn look_at_the_clock(&self) {
+        self.now.set(self.clock.now());
+    }
+
     /// Hands one event to the machine; the caller performs the actions later.
     pub(super) fn step_into(&self, event: Event<'_>, actions: &mut Actions) {
-        self.shard.borrow_mut().step(self.clock.now(), event, actions);
+        self.shard.borrow_mut().step(self.now.get(), event, actions);
     }
 
     /// Does what the machine asked for, and keeps the buffer for the next step.
     pub(super) fn perform(self: &Rc<Self>, mut actions: Actions) {
-        for index in 0..actions.list.len() {
-            match actions.list[index].clone() {
+        let mut list = std::mem::take(&mut actions.list);
+        for action in list.drain(..) {
+            match action {
                 Action::Write { first_lsn, place, header } => {
                     self.write(first_lsn, place, header);
                 }
@@ -169,6 +188,7 @@ impl ShardLoop {
                 }
             }
         }
+        actions.list = list;
         actions.clear();
         self.actions.replace(actions);
         self.send_dirty();
@@ -198,7 +218,7 @@ impl ShardLoop {
         let shard = Rc::clone(self);
         glommio::spawn_local(async move {
             match file.write_block(place, header, buffer).await {
-                Ok(()) => shard.step(Event::BlockWritten { first_lsn }),
+                Ok(()) => shard.written(first_lsn),
                 Err(error) => {
                     tracing::error!(
                         event = "write_failed",
@@ -212,6 +232,19 @@ impl ShardLoop {
             }
         })
         .detach();
+    }
+
+    /// A block is durable: answers leave, and what has come meanwhile goes into the next block.
+    fn written(self: &Rc<Self>, first_lsn: duolog_engine::ids::Lsn) {
+        self.answered.set(0);
+        self.sweeping.set(true);
+        self.step(Event::BlockWritten { first_lsn });
+        self.sweep();
+        let shard = self.shard.borrow();
+        if !shard.is_writing() && !shard.wants_flush() {
+            drop(shard);
+            self.cool_all();
+        }
     }
 
     /// The file of a segment that is being written. Earlier ones are let go.
@@ -266,9 +299,11 @@ impl ShardLoop {
     /// One send per connection that has something to be sent.
     fn send_dirty(self: &Rc<Self>) {
         let mut dirty = self.dirty.take();
+        self.answered.set(self.answered.get() + dirty.len());
         for connection in dirty.drain(..) {
             connection.dirty.set(false);
             connection.send(self);
+            self.list(&connection);
         }
         // Nothing was added meanwhile: sending answers nobody.
         self.dirty.replace(dirty);
@@ -317,6 +352,7 @@ impl ShardLoop {
             self.touch(connection);
         }
         self.perform(actions);
+        self.heat(connection, flow);
         flow
     }
 }

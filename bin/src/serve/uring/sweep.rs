@@ -1,0 +1,87 @@
+//! Hot connections: sockets that are read by sweeps instead of armed polls.
+//!
+//! An armed poll makes every arriving packet interrupt the core that is busy with the packets
+//! before it: more than half of a shard's capacity with hundreds of clients (docs/adr/0003). So a
+//! reader whose append waits in a block lets go of its socket; when the block is durable and its
+//! answers are sent, one sweep reads all such sockets without waiting, straight into the next
+//! block. A hot connection is always in one of two states: it has a request in flight, whose answer
+//! puts it into the list, or it is in the list. The list is emptied, and every reader armed again,
+//! before the shard has no write in flight and nothing to write (invariant R4).
+
+use std::io;
+use std::rc::Rc;
+
+use duolog_net::session::Flow;
+
+use super::connection::Connection;
+use super::shard_loop::ShardLoop;
+
+/// A commit that answered at least this many connections keeps them hot; with fewer, the next
+/// request is better waited for.
+const GROUP_MIN: usize = 4;
+/// Sweeps without a find before a hot connection is waited for again.
+const MISSES_MAX: u32 = 2;
+
+impl ShardLoop {
+    /// Lets a reader leave its socket to the sweeps, when the shard is busy enough.
+    pub(super) fn heat(&self, connection: &Connection, flow: Flow) {
+        let busy = self.answered.get() >= GROUP_MIN && self.shard.borrow().is_writing();
+        if busy && flow == Flow::Read && connection.has_requests() {
+            connection.heat();
+        }
+    }
+
+    /// Reads from every connection in the list without waiting.
+    pub(super) fn sweep(self: &Rc<Self>) {
+        self.sweeping.set(true);
+        let mut hot = self.hot.take();
+        hot.retain(|connection| self.sweep_one(connection));
+        // Connections that were answered meanwhile were put into the new list.
+        hot.append(&mut self.hot.borrow_mut());
+        self.hot.replace(hot);
+        self.sweeping.set(false);
+    }
+
+    /// Whether the connection stays in the list.
+    fn sweep_one(self: &Rc<Self>, connection: &Rc<Connection>) -> bool {
+        connection.listed.set(false);
+        match connection.receive_now(self) {
+            Ok(Flow::Read) if connection.has_requests() => {
+                // Its answer puts it back, if it has not come already.
+                connection.found();
+                return false;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if connection.missed() <= MISSES_MAX {
+                    connection.listed.set(true);
+                    return true;
+                }
+            }
+            Ok(_) | Err(_) => {}
+        }
+        connection.cool();
+        false
+    }
+
+    /// Before the shard has nothing to do: every reader waits for its socket again.
+    pub(super) fn cool_all(&self) {
+        for connection in self.hot.take() {
+            connection.listed.set(false);
+            connection.cool();
+        }
+    }
+
+    /// An answered connection goes into the list if it is hot and a sweep is sure to come.
+    pub(super) fn list(&self, connection: &Rc<Connection>) {
+        if !connection.is_hot() {
+            return;
+        }
+        let shard = self.shard.borrow();
+        if !shard.is_writing() && !shard.wants_flush() && !self.sweeping.get() {
+            return connection.cool();
+        }
+        if !connection.listed.replace(true) {
+            self.hot.borrow_mut().push(Rc::clone(connection));
+        }
+    }
+}
