@@ -98,6 +98,9 @@ pub enum AppendError {
     /// A flag this version does not know.
     #[error("unknown append flags {0:#06x}")]
     UnknownFlags(u16),
+    /// Bytes that this version leaves at 0.
+    #[error("a reserved byte is not 0: it belongs to a later version of the protocol")]
+    Reserved,
     /// A condition this version does not know.
     #[error("unknown expectation code {0}")]
     UnknownExpectation(u8),
@@ -302,9 +305,12 @@ impl<'a> AppendView<'a> {
 fn parse_stream<'a>(cursor: &mut Cursor<'a>) -> Result<StreamView<'a>, AppendError> {
     let code = cursor.u8()?;
     let name_length = usize::from(cursor.u8()?);
-    let _reserved = cursor.u16()?;
+    let reserved = cursor.u16()?;
     let event_count = cursor.u32()?;
     let revision = cursor.u64()?;
+    if reserved != 0 {
+        return Err(AppendError::Reserved);
+    }
     if name_length == 0 {
         return Err(AppendError::NameLength(name_length));
     }
@@ -317,9 +323,12 @@ fn parse_stream<'a>(cursor: &mut Cursor<'a>) -> Result<StreamView<'a>, AppendErr
 fn parse_event<'a>(cursor: &mut Cursor<'a>) -> Result<EventView<'a>, AppendError> {
     let id = cursor.u128()?;
     let type_length = usize::from(cursor.u8()?);
-    let _reserved = cursor.take(3)?;
+    let reserved = cursor.take(3)?;
     let metadata_length = cursor.u32()? as usize;
     let data_length = cursor.u32()? as usize;
+    if reserved != [0; 3] {
+        return Err(AppendError::Reserved);
+    }
     if type_length == 0 {
         return Err(AppendError::TypeLength(type_length));
     }

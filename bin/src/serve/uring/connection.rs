@@ -310,9 +310,9 @@ fn hand_over(
     {
         let settings = shard.session_settings();
         let session = connection.session.replace(Session::new(settings));
-        match shard.give_away(target, socket, session) {
+        match shard.give_away(target, socket, Box::new(session)) {
             Ok(()) => return true,
-            Err(session) => *connection.session.borrow_mut() = session,
+            Err(session) => *connection.session.borrow_mut() = *session,
         }
     }
     connection.session.borrow_mut().serve_at(shard.id());

@@ -148,10 +148,7 @@ async fn end(shard: &Rc<ShardLoop>) {
     shard.look_at_the_clock();
     let deadline = shard.now_us().0 + LAST_SEND.as_micros() as u64;
     loop {
-        let connections = shard.connections.borrow();
-        let waiting = connections.iter().any(|(_, connection)| connection.has_unsent());
-        drop(connections);
-        if !waiting || shard.now_us().0 > deadline {
+        if !shard.has_unsent() || shard.now_us().0 > deadline {
             return;
         }
         glommio::timer::sleep(Duration::from_millis(5)).await;

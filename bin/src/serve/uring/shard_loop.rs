@@ -325,13 +325,18 @@ impl ShardLoop {
         &self,
         target: ShardId,
         socket: std::os::fd::OwnedFd,
-        session: Session,
-    ) -> Result<(), Session> {
-        let message = Message::Connection { socket, session: Box::new(session) };
+        session: Box<Session>,
+    ) -> Result<(), Box<Session>> {
+        let message = Message::Connection { socket, session };
         match self.inboxes[target.0 as usize].send(message) {
-            Err(Message::Connection { session, .. }) => Err(*session),
+            Err(Message::Connection { session, .. }) => Err(session),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a client has not taken all its answers.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.connections.borrow().iter().any(|(_, connection)| connection.has_unsent())
     }
 
     /// Goes on with bytes that a session kept.
