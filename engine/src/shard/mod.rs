@@ -10,6 +10,7 @@ mod assembly;
 mod commit;
 mod parked;
 mod recent;
+mod replay;
 mod segments;
 mod view;
 
