@@ -1,6 +1,13 @@
 //! The generator's edge: its monotonic clock, its own use of the processor, its random seed.
 
-use std::time::Instant;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
 
 /// Nanoseconds since a common start, on the system's monotonic clock: steps of the wall clock do
 /// not touch it, and it agrees between cores.
@@ -24,6 +31,12 @@ impl Clock {
     }
 }
 
+/// Waits. Not for a thread that measures.
+#[expect(clippy::disallowed_methods, reason = "the benchmark waits for its servers")]
+pub fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
 /// What a thread has consumed so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadUse {
@@ -38,7 +51,6 @@ impl ThreadUse {
     /// Of the calling thread.
     #[must_use]
     pub fn now() -> Self {
-        use rustix::time::{ClockId, clock_gettime};
         let time = clock_gettime(ClockId::ThreadCPUTime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let cpu_ns = seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0);
@@ -56,6 +68,46 @@ impl ThreadUse {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
             waited_ns: self.waited_ns.saturating_sub(earlier.waited_ns),
         }
+    }
+}
+
+/// A timer that makes its descriptor readable; finer than the whole milliseconds of `epoll_wait`.
+#[derive(Debug)]
+pub struct Alarm {
+    timer: OwnedFd,
+}
+
+impl Alarm {
+    /// A timer that is not set.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        Ok(Self { timer: timerfd_create(TimerfdClockId::Monotonic, flags)? })
+    }
+
+    /// For registration.
+    #[must_use]
+    pub fn descriptor(&self) -> RawFd {
+        self.timer.as_raw_fd()
+    }
+
+    /// Fires once `after_ns` from now; at once for 0.
+    pub fn set(&self, after_ns: u64) -> io::Result<()> {
+        // All zero would disarm it. Nanoseconds below one second fit every integer type.
+        let after_ns = after_ns.max(1);
+        let it_value = Timespec {
+            tv_sec: i64::try_from(after_ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: (after_ns % 1_000_000_000) as _,
+        };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let when = Itimerspec { it_interval, it_value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &when)?;
+        Ok(())
+    }
+
+    /// Takes note that it fired.
+    pub fn clear(&self) {
+        // Not fired is as good as cleared.
+        let _ = rustix::io::read(&self.timer, &mut [0_u8; 8]);
     }
 }
 

@@ -5,7 +5,8 @@ use std::io::{self, Read, Write};
 
 use mio::net::TcpStream;
 
-use crate::frame::{self, FrameHeader};
+use duolog_net::limits::{FRAME_BODY_MAX_BYTES_DEFAULT, answer_body_max_bytes};
+use duolog_net::wire::{BodyError, Decoded, Frame, FrameError, decode_frame};
 
 /// A request that was sent and not answered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,11 +42,17 @@ pub enum ConnectionError {
     #[error("{0}")]
     Socket(#[from] io::Error),
     /// Bytes that are no frame.
-    #[error("the server sent a frame with a wrong checksum")]
-    Checksum,
+    #[error("the server sent what is no frame: {0}")]
+    Frame(#[from] FrameError),
+    /// A frame whose body is none of its kind.
+    #[error("the server sent a frame with a wrong body: {0}")]
+    Body(#[from] BodyError),
     /// The server does not want this client.
     #[error("the server refused: {0}")]
     Refused(&'static str),
+    /// An answer of another kind than the request asks for.
+    #[error("the server answered a hello with another frame")]
+    NotAccepted,
     /// An answer to nothing.
     #[error("the server answered request {0:#x}, which is not in flight")]
     Correlation(u64),
@@ -57,9 +64,10 @@ impl ConnectionError {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Socket(_) => "ConnectionLost",
-            Self::Checksum => "BadChecksum",
+            Self::Frame(_) | Self::Body(_) | Self::NotAccepted | Self::Correlation(_) => {
+                "BadAnswer"
+            }
             Self::Refused(name) => name,
-            Self::Correlation(_) => "BadCorrelation",
         }
     }
 }
@@ -147,7 +155,7 @@ impl Connection {
     pub fn receive(
         &mut self,
         scratch: &mut [u8],
-        mut take: impl FnMut(FrameHeader, &[u8]),
+        mut take: impl FnMut(Frame<'_>) -> Result<(), ConnectionError>,
     ) -> Result<bool, ConnectionError> {
         let count = match self.socket.read(scratch) {
             Ok(0) => return Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
@@ -181,16 +189,15 @@ impl Connection {
 }
 
 /// Hands the whole frames at the front of `bytes` to `take`; returns how many bytes they were.
-fn cut(bytes: &[u8], take: &mut impl FnMut(FrameHeader, &[u8])) -> Result<usize, ConnectionError> {
-    let mut used = 0;
-    while let Some(header) = FrameHeader::read(&bytes[used..]) {
-        let size = frame::HEADER_BYTES + header.length as usize;
-        let Some(whole) = bytes[used..].get(..size) else { break };
-        if !header.checksum_holds(whole) {
-            return Err(ConnectionError::Checksum);
-        }
-        take(header, &whole[frame::HEADER_BYTES..]);
-        used += size;
+fn cut(
+    bytes: &[u8],
+    take: &mut impl FnMut(Frame<'_>) -> Result<(), ConnectionError>,
+) -> Result<usize, ConnectionError> {
+    let limit = answer_body_max_bytes(FRAME_BODY_MAX_BYTES_DEFAULT);
+    let mut used_bytes = 0;
+    while let Decoded::Complete { value, used } = decode_frame(&bytes[used_bytes..], limit)? {
+        take(value)?;
+        used_bytes += used;
     }
-    Ok(used)
+    Ok(used_bytes)
 }

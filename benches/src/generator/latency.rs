@@ -63,7 +63,8 @@ impl Latencies {
             return None;
         }
         let value_ns = self.histogram.value_at_quantile(percent / 100.0);
-        Some(microseconds(value_ns.clamp(self.min_ns, self.max_ns.min(HIGHEST_NS))))
+        // A bucket's upper end may lie beyond the values that were recorded.
+        Some(microseconds(value_ns.max(self.min_ns).min(self.max_ns).min(HIGHEST_NS)))
     }
 
     /// Smallest value, us. `None` when empty.

@@ -1,11 +1,14 @@
 //! The load generator: closed and open loops over the wire protocol, on plain epoll, so that it
 //! costs less than the server it measures.
 
+mod answer;
 pub mod clock;
 mod connection;
 pub mod latency;
 pub mod report;
+mod schedule;
 pub mod settings;
+mod tally;
 mod worker;
 mod workload;
 
@@ -15,8 +18,9 @@ use std::thread;
 use clock::Clock;
 pub use report::Report;
 pub use settings::{Expectation, Settings, SettingsError, Workload};
+use tally::{Tally, Window};
+use worker::Worker;
 pub use worker::WorkerError;
-use worker::{Tally, Window, Worker};
 
 /// The load starts this long after the last connection opened, so that all threads start at once.
 const HEAD_START_NS: u64 = 2_000_000;
@@ -36,7 +40,7 @@ pub enum RunError {
 }
 
 /// Runs the load and reports. Takes `warm_up + duration` after all connections are open, and up
-/// to 5 s more for answers that are still out.
+/// to `drain` more for answers that are still out.
 pub fn run(settings: &Settings) -> Result<Report, RunError> {
     settings.check()?;
     let clock = Clock::start();

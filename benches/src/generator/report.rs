@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::settings::{Expectation, Settings, Workload};
-use super::worker::Tally;
+use super::tally::Tally;
 
 /// A thread that used more than this share of its time was the bottleneck itself, percent.
 const LIMITED_PERCENT: f64 = 95.0;
@@ -233,7 +233,7 @@ impl OpenLoopReport {
             achieved_rate_per_s: tenths(acked as f64 / settings.duration.as_secs_f64()),
             scheduled: sum(|tally| tally.scheduled),
             late: sum(|tally| tally.late),
-            unsent: sum(|tally| tally.unsent),
+            unsent: sum(|tally| tally.scheduled - tally.sent),
             lag_max_us: tenths(lag_max_ns as f64 / 1000.0),
             saturated: backlog > wanted * SATURATED_SHARE,
         })

@@ -13,6 +13,8 @@ pub const STREAMS_MAX: u32 = 100_000_000;
 pub const EVENT_SIZE_MAX_BYTES: u32 = 16 << 20;
 /// Longest measured window.
 pub const DURATION_MAX: Duration = Duration::from_secs(86_400);
+/// How long answers are awaited behind the window, unless told otherwise.
+pub const DRAIN_DEFAULT: Duration = Duration::from_secs(5);
 /// Highest arrival rate of an open loop, per second.
 pub const RATE_MAX_PER_S: u64 = 100_000_000;
 /// Most generator threads.
@@ -55,6 +57,8 @@ pub struct Settings {
     pub duration: Duration,
     /// Load before the window, not counted.
     pub warm_up: Duration,
+    /// Longest wait behind the window for answers that are still out.
+    pub drain: Duration,
     /// Condition of appends.
     pub expectation: Expectation,
     /// Send an idempotency key with every append.
@@ -121,6 +125,7 @@ impl Settings {
         range("--size (bytes)", self.event_size_bytes.into(), 0, EVENT_SIZE_MAX_BYTES.into())?;
         range("--duration (ms)", ms(self.duration), 100, ms(DURATION_MAX))?;
         range("--warm-up (ms)", ms(self.warm_up), 0, ms(DURATION_MAX))?;
+        range("drain (ms)", ms(self.drain), 0, ms(DURATION_MAX))?;
         range("--rate", self.rate_per_s.unwrap_or(1), 1, RATE_MAX_PER_S)?;
         range("--threads", self.threads.into(), 1, THREADS_MAX.into())?;
         if self.threads > self.connections {

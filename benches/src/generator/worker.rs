@@ -7,84 +7,35 @@
 //! Counted are: answers that arrive within the window (`acked`, errors), and the latencies of
 //! operations whose start lies in the window, also when their answer comes in the drain behind it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
+use duolog_net::wire::{FrameKind, Hello};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use super::clock::{Clock, ThreadUse};
+use super::answer::Answer;
+use super::clock::{Alarm, Clock, ThreadUse};
 use super::connection::{Connection, ConnectionError, Flight, Stage};
-use super::latency::Latencies;
+use super::schedule::Schedule;
 use super::settings::{Settings, Workload};
+use super::tally::{Tally, Window};
 use super::workload::{Requests, Streams};
-use crate::frame::{self, FrameHeader};
 
 /// Connections whose handshake or hello is under way at one time: stays below listen backlogs.
 const OPENING_MAX: usize = 128;
-/// All connections must be open after this.
-const OPENING_TIMEOUT_NS: u64 = 60_000_000_000;
-/// After the window, answers are awaited this long.
-pub const DRAIN_NS: u64 = 5_000_000_000;
+/// While connections open, the server must make some progress within this.
+const OPENING_TIMEOUT_NS: u64 = 30_000_000_000;
 /// An open-loop request sent this much after its time counts as late.
 const LATE_NS: u64 = 1_000_000;
-/// A busy server that names no time is asked again after this.
-const BUSY_RETRY_NS: u64 = 1_000_000;
+/// Bounds of the pause that a busy server asks for.
+const BUSY_RETRY_MIN_NS: u64 = 1_000_000;
+const BUSY_RETRY_MAX_NS: u64 = 1_000_000_000;
 const EVENTS_MAX: usize = 1024;
 const SCRATCH_BYTES: usize = 256 << 10;
 const TIMER: Token = Token(usize::MAX);
-
-/// The moments of a run, ns on its clock.
-#[derive(Clone, Copy, Debug)]
-pub struct Window {
-    /// Load begins.
-    pub load_ns: u64,
-    /// Counting begins.
-    pub start_ns: u64,
-    /// Counting ends.
-    pub end_ns: u64,
-}
-
-impl Window {
-    fn contains(&self, at_ns: u64) -> bool {
-        (self.start_ns..self.end_ns).contains(&at_ns)
-    }
-}
-
-/// What one worker counted.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    /// Successful answers within the window.
-    pub acked: u64,
-    /// Bytes of event pages within the window (read workload).
-    pub page_bytes: u64,
-    /// Latencies of successful operations that started in the window.
-    pub latencies: Latencies,
-    /// Refusals and losses within the window, by name.
-    pub errors: BTreeMap<&'static str, u64>,
-    /// Operations that started in the window and were not answered by the end of the drain.
-    pub unanswered: u64,
-    /// Open loop: operations due in the window, those sent late, those never sent.
-    pub scheduled: u64,
-    /// See `scheduled`.
-    pub late: u64,
-    /// See `scheduled`.
-    pub unsent: u64,
-    /// Open loop: due but not sent at the end of the window.
-    pub backlog_at_end: u64,
-    /// Open loop: largest delay between schedule and sending, ns.
-    pub lag_max_ns: u64,
-    /// The thread's consumption within the window.
-    pub thread_use: ThreadUse,
-}
-
-impl Tally {
-    fn count_error(&mut self, name: &'static str, count: u64) {
-        *self.errors.entry(name).or_default() += count;
-    }
-}
 
 /// Why a run could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +52,9 @@ pub enum WorkerError {
         reason: String,
     },
     /// Connections did not open in time.
-    #[error("only {opened} of {wanted} connections were open after {after_s} s")]
+    #[error(
+        "{opened} of {wanted} connections are ready, and the server was silent for {after_s} s"
+    )]
     OpenTimeout {
         /// How many were open.
         opened: usize,
@@ -118,7 +71,7 @@ pub struct Worker {
     settings: Settings,
     clock: Clock,
     poll: Poll,
-    timer: OwnedFd,
+    alarm: Alarm,
     connections: Vec<Connection>,
     streams: Vec<Streams>,
     requests: Requests,
@@ -126,12 +79,13 @@ pub struct Worker {
     /// Open loop: one entry per free slot of a ready connection.
     available: VecDeque<u32>,
     /// Closed loop: slots that wait because the server was busy, by the time to go on.
-    delayed: VecDeque<(u64, u32)>,
+    delayed: BinaryHeap<Reverse<(u64, u32)>>,
     /// Connections with bytes to send.
     touched: Vec<u32>,
     answers: Vec<Answer>,
-    /// Open loop: arrivals sent so far.
-    arrivals: u64,
+    schedule: Option<Schedule>,
+    /// When the server last said anything, ns.
+    heard_ns: u64,
     window: Window,
     tally: Tally,
     index: u32,
@@ -141,64 +95,30 @@ pub struct Worker {
     failure: Option<String>,
 }
 
-/// What a frame from the server says, as far as the generator cares.
-#[derive(Clone, Copy, Debug)]
-struct Answer {
-    kind: u16,
-    correlation: u64,
-    /// Error code name and the pause that the server asks for.
-    error: Option<(&'static str, u64)>,
-    /// What the stream's next revision is now, if the answer tells.
-    next_revision: Option<u64>,
-    body_bytes: u64,
-}
-
-impl Answer {
-    fn read(header: FrameHeader, body: &[u8]) -> Self {
-        let word = |at: usize| -> u64 {
-            let bytes = body.get(at..at + 8).and_then(|bytes| bytes.first_chunk::<8>());
-            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
-        };
-        let (mut error, mut next_revision) = (None, None);
-        match header.kind {
-            frame::KIND_APPENDED => next_revision = Some(word(40) + (word(48) & 0xffff_ffff)),
-            frame::KIND_ERROR => {
-                let code = (word(0) & 0xffff) as u16;
-                error = Some((frame::error_name(code), (word(0) >> 32) * 1_000_000));
-                next_revision = (code == frame::ERROR_CONFLICT).then(|| word(16));
-            }
-            _ => {}
-        }
-        let (kind, correlation) = (header.kind, header.correlation);
-        Self { kind, correlation, error, next_revision, body_bytes: body.len() as u64 }
-    }
-}
-
 impl Worker {
     /// Opens this worker's share of the connections: those whose number is `index` modulo the
     /// thread count. Returns when all are ready for load.
     pub fn open(settings: &Settings, index: u32, clock: Clock) -> Result<Self, WorkerError> {
-        use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(io::Error::from)?;
+        let alarm = Alarm::new()?;
         let poll = Poll::new()?;
-        let raw = timer.as_raw_fd();
-        poll.registry().register(&mut SourceFd(&raw), TIMER, Interest::READABLE)?;
+        let timer = alarm.descriptor();
+        poll.registry().register(&mut SourceFd(&timer), TIMER, Interest::READABLE)?;
         let never = u64::MAX;
         let mut worker = Self {
             settings: settings.clone(),
             clock,
             poll,
-            timer,
+            alarm,
             connections: Vec::new(),
             streams: Vec::new(),
             requests: Requests::new(settings, index),
             scratch: vec![0; SCRATCH_BYTES],
             answers: Vec::new(),
             available: VecDeque::new(),
-            delayed: VecDeque::new(),
+            delayed: BinaryHeap::new(),
             touched: Vec::new(),
-            arrivals: 0,
+            schedule: None,
+            heard_ns: clock.now_ns(),
             window: Window { load_ns: never, start_ns: never, end_ns: never },
             tally: Tally::default(),
             index,
@@ -212,7 +132,6 @@ impl Worker {
     fn open_all(&mut self) -> Result<(), WorkerError> {
         let (threads, all) = (self.settings.threads, self.settings.connections);
         let wanted = (all - self.index).div_ceil(threads) as usize;
-        let deadline = self.clock.now_ns() + OPENING_TIMEOUT_NS;
         let mut events = Events::with_capacity(EVENTS_MAX);
         while self.ready < wanted {
             while self.connections.len() < wanted
@@ -224,7 +143,7 @@ impl Worker {
             if let Some(reason) = self.failure.take() {
                 return Err(WorkerError::Connect { addr: self.settings.addr, reason });
             }
-            if self.clock.now_ns() > deadline {
+            if self.clock.now_ns() > self.heard_ns + OPENING_TIMEOUT_NS {
                 let after_s = OPENING_TIMEOUT_NS / 1_000_000_000;
                 return Err(WorkerError::OpenTimeout { opened: self.ready, wanted, after_s });
             }
@@ -248,6 +167,10 @@ impl Worker {
     /// Applies load through `window` and drains.
     pub fn run(mut self, window: Window) -> Tally {
         self.window = window;
+        let (threads, index) = (self.settings.threads, self.index);
+        self.schedule =
+            self.settings.rate_per_s.map(|rate| Schedule::new(rate, threads, index, window));
+        let drained_ns = window.end_ns + nanoseconds(self.settings.drain);
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut before = None;
         let mut after = None;
@@ -262,7 +185,7 @@ impl Worker {
                 self.tally.backlog_at_end = self.backlog(now);
             }
             let everything_in = now >= window.end_ns && self.backlog(now) == 0 && self.is_quiet();
-            if everything_in || now >= window.end_ns + DRAIN_NS || self.all_dead() {
+            if everything_in || now >= drained_ns || self.all_dead() {
                 break;
             }
             self.resume_delayed(now);
@@ -284,7 +207,7 @@ impl Worker {
             for _ in 0..self.settings.in_flight {
                 match self.settings.rate_per_s {
                     Some(_) => self.available.push_back(number),
-                    None => self.delayed.push_back((self.window.load_ns, number)),
+                    None => self.delayed.push(Reverse((self.window.load_ns, number))),
                 }
             }
         }
@@ -300,32 +223,19 @@ impl Worker {
 
     fn next_wake(&mut self, now: u64) -> Duration {
         let Window { load_ns, start_ns, end_ns } = self.window;
-        let edges = [load_ns, start_ns, end_ns, end_ns + DRAIN_NS];
+        let edges = [load_ns, start_ns, end_ns, end_ns + nanoseconds(self.settings.drain)];
         let mut next = edges.into_iter().find(|edge| *edge > now).unwrap_or(now);
-        if let Some((due, _)) = self.delayed.front() {
+        if let Some(Reverse((due, _))) = self.delayed.peek() {
             next = next.min(*due);
         }
-        if self.settings.rate_per_s.is_some() && !self.available.is_empty() {
-            let due = self.due_ns(self.arrivals);
-            if due < end_ns {
-                self.arm_timer(due.saturating_sub(now));
-            }
+        if let Some(due) = self.schedule.as_ref().and_then(Schedule::next_due_ns)
+            && !self.available.is_empty()
+            && self.alarm.set(due.saturating_sub(now)).is_err()
+        {
+            // Without the alarm the wait is in whole milliseconds: late, and counted as late.
+            next = next.min(due);
         }
         Duration::from_nanos(next.saturating_sub(now))
-    }
-
-    fn arm_timer(&self, after_ns: u64) {
-        use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
-        // Zero would disarm it.
-        let after_ns = after_ns.max(1);
-        let it_value = Timespec {
-            tv_sec: i64::try_from(after_ns / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: (after_ns % 1_000_000_000) as _,
-        };
-        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let when = Itimerspec { it_interval, it_value };
-        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &when)
-            .expect("the timer is open and the time is in range");
     }
 
     fn poll_sockets(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
@@ -336,7 +246,7 @@ impl Worker {
         }
         for event in events.iter() {
             if event.token() == TIMER {
-                let _ = rustix::io::read(&self.timer, &mut [0_u8; 8]);
+                self.alarm.clear();
                 continue;
             }
             let number = event.token().0;
@@ -365,7 +275,7 @@ impl Worker {
             }
             connection.socket.set_nodelay(true)?;
             connection.stage = Stage::Greeting;
-            frame::write_hello(connection.out(), 0);
+            Hello::new(None).encode(connection.out(), 0);
         }
         connection.flush()
     }
@@ -377,10 +287,12 @@ impl Worker {
         loop {
             let mut answers = std::mem::take(&mut self.answers);
             answers.clear();
-            let more = self.connections[number].receive(&mut self.scratch, |header, body| {
-                answers.push(Answer::read(header, body));
+            let more = self.connections[number].receive(&mut self.scratch, |frame| {
+                answers.push(Answer::read(frame)?);
+                Ok(())
             })?;
             let now = self.clock.now_ns();
+            self.heard_ns = now;
             for answer in &answers {
                 self.take_answer(number, *answer, now)?;
             }
@@ -401,8 +313,8 @@ impl Worker {
         match self.connections[number].stage {
             Stage::Greeting => self.greeted(number, answer),
             Stage::Preparing => {
-                if let Some((name, _)) = answer.error {
-                    return Err(ConnectionError::Refused(name));
+                if let Some(refusal) = answer.refusal {
+                    return Err(ConnectionError::Refused(refusal.name));
                 }
                 self.connections[number].land(answer.correlation)?;
                 self.prepare(number);
@@ -414,11 +326,11 @@ impl Worker {
     }
 
     fn greeted(&mut self, number: usize, answer: Answer) -> Result<(), ConnectionError> {
-        if let Some((name, _)) = answer.error {
-            return Err(ConnectionError::Refused(name));
+        if let Some(refusal) = answer.refusal {
+            return Err(ConnectionError::Refused(refusal.name));
         }
-        if answer.kind != frame::KIND_HELLO_ACCEPTED {
-            return Err(ConnectionError::Correlation(answer.correlation));
+        if answer.kind != FrameKind::HelloAccepted {
+            return Err(ConnectionError::NotAccepted);
         }
         if self.settings.workload == Workload::Append {
             self.connections[number].stage = Stage::Ready;
@@ -450,12 +362,12 @@ impl Worker {
         self.requests.ended(streams, flight.stream, answer.next_revision);
         let in_window = self.window.contains(now);
         let mut resume_ns = now;
-        if let Some((name, pause_ns)) = answer.error {
+        if let Some(refusal) = answer.refusal {
             if in_window {
-                self.tally.count_error(name, 1);
+                self.tally.count_error(refusal.name, 1);
             }
-            if name == frame::BUSY {
-                resume_ns += pause_ns.max(BUSY_RETRY_NS);
+            if refusal.is_busy {
+                resume_ns += refusal.pause_ns.clamp(BUSY_RETRY_MIN_NS, BUSY_RETRY_MAX_NS);
             }
         } else {
             if self.window.contains(flight.start_ns) {
@@ -463,15 +375,15 @@ impl Worker {
             }
             if in_window {
                 self.tally.acked += 1;
-                if answer.kind == frame::KIND_STREAM_PAGE {
+                if answer.kind == FrameKind::StreamPage {
                     self.tally.page_bytes += answer.body_bytes;
                 }
             }
         }
-        if self.settings.rate_per_s.is_some() {
+        if self.schedule.is_some() {
             self.available.push_back(number as u32);
         } else if resume_ns > now {
-            self.delayed.push_back((resume_ns, number as u32));
+            self.delayed.push(Reverse((resume_ns, number as u32)));
         } else if now < self.window.end_ns {
             self.send(number, now);
         }
@@ -490,11 +402,11 @@ impl Worker {
 
     /// Closed loop: sends on connections whose pause is over.
     fn resume_delayed(&mut self, now: u64) {
-        while let Some((due, number)) = self.delayed.front().copied() {
+        while let Some(Reverse((due, number))) = self.delayed.peek().copied() {
             if due > now {
                 break;
             }
-            self.delayed.pop_front();
+            self.delayed.pop();
             if now < self.window.end_ns && self.is_alive(number) {
                 self.send(number as usize, now);
                 self.touched.push(number);
@@ -506,43 +418,21 @@ impl Worker {
         self.connections[number as usize].stage == Stage::Ready
     }
 
-    /// Open loop: when arrival number `arrival` of this worker is due, ns.
-    fn due_ns(&self, arrival: u64) -> u64 {
-        let rate = u128::from(self.settings.rate_per_s.unwrap_or(1));
-        let of_the_run =
-            u128::from(arrival) * u128::from(self.settings.threads) + u128::from(self.index);
-        let after = of_the_run * 1_000_000_000 / rate;
-        self.window.load_ns.saturating_add(u64::try_from(after).unwrap_or(u64::MAX))
-    }
-
     /// Open loop: arrivals that are due and not sent.
     fn backlog(&self, now: u64) -> u64 {
-        let Some(rate) = self.settings.rate_per_s else { return 0 };
-        let until = now.min(self.window.end_ns);
-        if self.due_ns(self.arrivals) >= until {
-            return 0;
-        }
-        let span = u128::from(until - self.due_ns(self.arrivals));
-        let step = u128::from(self.settings.threads) * 1_000_000_000;
-        u64::try_from((span * u128::from(rate)).div_ceil(step)).unwrap_or(u64::MAX)
+        self.schedule.map_or(0, |schedule| schedule.backlog(now))
     }
 
     /// Open loop: sends every arrival that is due, as long as connections have room.
     fn dispatch_due(&mut self) {
-        if self.settings.rate_per_s.is_none() {
-            return;
-        }
         let mut now = self.clock.now_ns();
-        loop {
-            let due = self.due_ns(self.arrivals);
+        while let Some(due) = self.schedule.as_ref().and_then(Schedule::next_due_ns) {
             if due > now {
+                // Sending took time; the next arrival may be due by now.
                 now = self.clock.now_ns();
                 if due > now {
                     return;
                 }
-            }
-            if due >= self.window.end_ns {
-                return;
             }
             let Some(number) = self.available.pop_front() else { return };
             if !self.is_alive(number) {
@@ -550,10 +440,10 @@ impl Worker {
             }
             self.send(number as usize, due);
             self.touched.push(number);
-            self.arrivals += 1;
-            if due >= self.window.start_ns {
+            self.schedule.iter_mut().for_each(Schedule::advance);
+            if self.window.contains(due) {
                 let lag = now - due;
-                self.tally.scheduled += 1;
+                self.tally.sent += 1;
                 self.tally.late += u64::from(lag > LATE_NS);
                 self.tally.lag_max_ns = self.tally.lag_max_ns.max(lag);
             }
@@ -593,8 +483,11 @@ impl Worker {
         let counted = |flight: &&Flight| self.window.contains(flight.start_ns);
         let flights = self.connections.iter().flat_map(Connection::flights);
         self.tally.unanswered = flights.filter(counted).count() as u64;
-        self.tally.unsent = self.backlog(u64::MAX);
-        self.tally.scheduled += self.tally.unsent;
+        self.tally.scheduled = self.schedule.map_or(0, |schedule| schedule.count_in_window());
         self.tally
     }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 4)
 }

@@ -1,11 +1,12 @@
 //! What the requests contain: which stream, which condition, which bytes.
 
+use duolog_net::wire::{FrameKind, OpenFrame, ReadStream};
+
 use super::clock::Mixer;
 use super::settings::{Expectation, Settings, Workload};
-use crate::frame;
 
 /// The type of every event written here.
-const EVENT_TYPE: &[u8] = b"bench";
+const EVENT_TYPE: &str = "bench";
 /// Events that each stream of a read workload gets, and bytes that they may have together.
 const READ_EVENTS: u32 = 100;
 const READ_EVENTS_MAX_BYTES: u32 = 1 << 20;
@@ -105,23 +106,17 @@ impl Requests {
     pub fn encode(&mut self, out: &mut Vec<u8>, correlation: u64, streams: &Streams, stream: u32) {
         self.name_stream(stream);
         match self.workload {
-            Workload::Read => {
-                frame::write_frame(out, frame::KIND_READ_STREAM, correlation, |out| {
-                    out.extend_from_slice(&[0; 16]);
-                    out.extend_from_slice(&[0, self.name.len() as u8, 0, 0, 0, 0, 0, 0]);
-                    out.extend_from_slice(self.name.as_bytes());
-                })
-            }
+            Workload::Read => ReadStream::new(&self.name)
+                .encode(out, correlation)
+                .expect("the names made here have 1 to 255 bytes"),
             Workload::Append => {
-                let expectation = match streams
-                    .next_revisions
-                    .get((stream.wrapping_sub(streams.first) / self.connections) as usize)
-                {
-                    None => (0_u8, 0_u64),
-                    Some(0) => (1, 0),
-                    Some(next) => (3, next - 1),
+                let position = stream.wrapping_sub(streams.first) / self.connections;
+                let condition = match streams.next_revisions.get(position as usize) {
+                    None => Condition::ANY,
+                    Some(0) => Condition::NO_STREAM,
+                    Some(next) => Condition::exact(next - 1),
                 };
-                self.encode_append(out, correlation, expectation, 1);
+                self.encode_append(out, correlation, condition, 1);
             }
         }
     }
@@ -131,7 +126,7 @@ impl Requests {
         self.name_stream(stream);
         let event_bytes = (self.data.len() as u32).max(1);
         let count = READ_EVENTS.min(READ_EVENTS_MAX_BYTES / event_bytes).max(1);
-        self.encode_append(out, correlation, (0, 0), count);
+        self.encode_append(out, correlation, Condition::ANY, count);
     }
 
     fn name_stream(&mut self, stream: u32) {
@@ -144,29 +139,135 @@ impl Requests {
         &mut self,
         out: &mut Vec<u8>,
         correlation: u64,
-        expect: (u8, u64),
+        condition: Condition,
         count: u32,
     ) {
         self.identity += 1 << 16;
         let key = if self.with_keys { self.identity } else { 0 };
-        frame::write_frame(out, frame::KIND_APPEND, correlation, |out| {
-            out.extend_from_slice(&u16::from(self.with_keys).to_le_bytes());
-            out.extend_from_slice(&1_u16.to_le_bytes());
-            out.extend_from_slice(&count.to_le_bytes());
-            out.extend_from_slice(&key.to_le_bytes());
-            out.extend_from_slice(&0_u64.to_le_bytes());
-            out.extend_from_slice(&[expect.0, self.name.len() as u8, 0, 0]);
-            out.extend_from_slice(&count.to_le_bytes());
-            out.extend_from_slice(&expect.1.to_le_bytes());
-            out.extend_from_slice(self.name.as_bytes());
-            for number in 0..count {
-                out.extend_from_slice(&(self.identity + u128::from(number)).to_le_bytes());
-                out.extend_from_slice(&[EVENT_TYPE.len() as u8, 0, 0, 0]);
-                out.extend_from_slice(&0_u32.to_le_bytes());
-                out.extend_from_slice(&(self.data.len() as u32).to_le_bytes());
-                out.extend_from_slice(EVENT_TYPE);
-                out.extend_from_slice(&self.data);
+        let frame = OpenFrame::begin(out, FrameKind::Append, correlation);
+        out.extend_from_slice(&u16::from(self.with_keys).to_le_bytes());
+        out.extend_from_slice(&1_u16.to_le_bytes());
+        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(&key.to_le_bytes());
+        out.extend_from_slice(&0_u64.to_le_bytes());
+        out.extend_from_slice(&[condition.code, self.name.len() as u8, 0, 0]);
+        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(&condition.revision.to_le_bytes());
+        out.extend_from_slice(self.name.as_bytes());
+        for number in 0..count {
+            out.extend_from_slice(&(self.identity + u128::from(number)).to_le_bytes());
+            out.extend_from_slice(&[EVENT_TYPE.len() as u8, 0, 0, 0]);
+            out.extend_from_slice(&0_u32.to_le_bytes());
+            out.extend_from_slice(&(self.data.len() as u32).to_le_bytes());
+            out.extend_from_slice(EVENT_TYPE.as_bytes());
+            out.extend_from_slice(&self.data);
+        }
+        frame.finish(out);
+    }
+}
+
+/// An expectation as its two fields in the request.
+#[derive(Clone, Copy, Debug)]
+struct Condition {
+    code: u8,
+    revision: u64,
+}
+
+impl Condition {
+    const ANY: Self = Self { code: 0, revision: 0 };
+    const NO_STREAM: Self = Self { code: 1, revision: 0 };
+
+    const fn exact(revision: u64) -> Self {
+        Self { code: 3, revision }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use duolog_engine::append::{AppendView, Expect};
+    use duolog_engine::ids::Revision;
+    use duolog_net::wire::{Decoded, decode_frame};
+
+    use super::*;
+
+    fn settings(expectation: Expectation) -> Settings {
+        Settings {
+            addr: "127.0.0.1:1".parse().unwrap(),
+            workload: Workload::Append,
+            connections: 4,
+            in_flight: 2,
+            streams: 10,
+            event_size_bytes: 100,
+            duration: Duration::from_secs(1),
+            warm_up: Duration::ZERO,
+            drain: Duration::ZERO,
+            expectation,
+            with_keys: true,
+            rate_per_s: None,
+            threads: 1,
+            run_id: 7,
+        }
+    }
+
+    /// The requests written here byte by byte are what the engine's parser reads, and carry the
+    /// revision that the last answer told. Broken if a field is off or an expectation is stale.
+    #[test]
+    fn requests_are_well_formed_and_expect_what_was_answered() {
+        let mut requests = Requests::new(&settings(Expectation::Exact), 0);
+        let mut streams = requests.streams_of(1);
+        let mut wanted = std::collections::HashMap::new();
+        for number in 0..50_u64 {
+            let stream = requests.choose(&mut streams).unwrap();
+            assert_eq!(stream % 4, 1, "connection 1 owns streams 1, 5 and 9");
+            let mut out = Vec::new();
+            requests.encode(&mut out, number, &streams, stream);
+            let Decoded::Complete { value, used } = decode_frame(&out, 1 << 20).unwrap() else {
+                panic!("the frame is not whole")
+            };
+            assert_eq!(
+                (value.kind, value.correlation, used),
+                (FrameKind::Append, number, out.len())
+            );
+            let append = AppendView::parse(value.body, 1 << 20).unwrap();
+            assert!(append.key().is_some());
+            let view = append.streams().next().unwrap();
+            assert_eq!(view.name, format!("bench-0000000000000007-{stream}"));
+            let next = wanted.entry(stream).or_insert(0_u64);
+            let expect =
+                next.checked_sub(1).map_or(Expect::NoStream, |last| Expect::Exact(Revision(last)));
+            assert_eq!(view.expect, expect);
+            assert_eq!(append.events().next().unwrap().data.len(), 100);
+            *next += 1;
+            requests.ended(&mut streams, stream, Some(*next));
+        }
+        assert!(wanted.len() > 1, "streams are chosen, not repeated");
+    }
+
+    /// With exact expectations a stream has one append in flight. Broken if it is chosen twice.
+    #[test]
+    fn a_stream_in_use_is_not_chosen() {
+        let mut requests = Requests::new(&settings(Expectation::Exact), 0);
+        let mut streams = requests.streams_of(1);
+        let mut chosen: Vec<u32> =
+            std::iter::from_fn(|| requests.choose(&mut streams)).take(10).collect();
+        chosen.sort_unstable();
+        assert_eq!(chosen, [1, 5, 9]);
+    }
+
+    /// Every stream of a read workload is prepared by exactly one connection.
+    #[test]
+    fn preparation_covers_every_stream_once() {
+        let requests = Requests::new(&settings(Expectation::Any), 0);
+        let mut all = Vec::new();
+        for connection in 0..4 {
+            let mut streams = requests.streams_of(connection);
+            while let Some(stream) = requests.choose_to_prepare(&mut streams) {
+                all.push(stream);
             }
-        });
+        }
+        all.sort_unstable();
+        assert_eq!(all, (0..10).collect::<Vec<u32>>());
     }
 }

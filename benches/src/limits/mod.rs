@@ -1,2 +1,194 @@
-//! What this machine can do at best, and how near Duolog comes.
+//! What this machine can do at best, and how near Duolog comes: raw durable write, loopback round
+//! trip, the bare skeleton and Duolog itself, interleaved in several rounds of one run. Ratios are
+//! taken within each round, so that a drifting machine moves both sides.
+
+pub mod child;
 pub mod raw;
+pub mod report;
+pub mod spread;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use child::{ChildError, Server};
+pub use report::LimitsReport;
+
+use crate::generator::clock::random_run_id;
+use crate::generator::{self, Expectation, RunError, Settings, Workload, settings};
+
+/// Connections at which both servers are measured, one request in flight on each.
+pub const CONNECTIONS: [u32; 4] = [1, 64, 256, 1024];
+/// Rounds: a median of fewer than three is none.
+pub const ROUNDS_MIN: u32 = 3;
+/// More rounds than this are a typing error.
+pub const ROUNDS_MAX: u32 = 1000;
+const EVENT_SIZE_BYTES: u32 = 100;
+const STREAMS: u32 = 10_000;
+const RAW_WRITES: u32 = 2000;
+const ROUND_TRIPS: u32 = 4000;
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct LimitsSettings {
+    /// Directory on the device in question; made when it is missing. A directory of its own is
+    /// made in it and removed at the end.
+    pub dir: PathBuf,
+    /// Rounds, 3..=1000.
+    pub rounds: u32,
+    /// Measured window of each of the eight loads of a round.
+    pub duration: Duration,
+    /// Groups that the skeleton writes at one time, 1..=8.
+    pub skeleton_writes_in_flight: u32,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitsError {
+    /// Too few or too many.
+    #[error("--rounds is {0}: give 3 to 1000")]
+    Rounds(u32),
+    /// The directory cannot be used.
+    #[error("cannot measure in {dir}: {source} (--dir must allow direct I/O)")]
+    Dir {
+        /// The directory.
+        dir: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A server did not come up.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// The generator could not run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// One server under one load.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Appends per second.
+    pub throughput_per_s: f64,
+    /// Median latency, us.
+    pub p50_us: Option<f64>,
+    /// 99th percentile, us.
+    pub p99_us: Option<f64>,
+    /// Refusals and losses.
+    pub errors: u64,
+    /// The generator was the bottleneck.
+    pub client_limited: bool,
+}
+
+/// One round: everything once.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// Raw write, us: p50, p99.
+    pub raw_write_us: (Option<f64>, Option<f64>),
+    /// Round trip, us: p50.
+    pub loopback_us: Option<f64>,
+    /// The skeleton, by position in [`CONNECTIONS`].
+    pub skeleton: Vec<Sample>,
+    /// Duolog likewise.
+    pub duolog: Vec<Sample>,
+}
+
+/// Measures. `progress` is told before each step what comes; about a minute with the defaults.
+pub fn run(
+    settings: &LimitsSettings,
+    mut progress: impl FnMut(&str),
+) -> Result<LimitsReport, LimitsError> {
+    if !(ROUNDS_MIN..=ROUNDS_MAX).contains(&settings.rounds) {
+        return Err(LimitsError::Rounds(settings.rounds));
+    }
+    let own = settings.dir.join(format!("duolog-limits-{:016x}", random_run_id()));
+    let refused = |source| LimitsError::Dir { dir: settings.dir.clone(), source };
+    std::fs::create_dir_all(&own).map_err(refused)?;
+    let mut rounds = Vec::new();
+    let outcome = (0..settings.rounds).try_for_each(|number| {
+        let round = run_round(settings, &own, number, &mut progress)?;
+        rounds.push(round);
+        Ok(())
+    });
+    let removed = std::fs::remove_dir_all(&own).map_err(refused);
+    outcome.and(removed)?;
+    Ok(LimitsReport::new(settings, &rounds))
+}
+
+fn run_round(
+    settings: &LimitsSettings,
+    dir: &Path,
+    number: u32,
+    progress: &mut impl FnMut(&str),
+) -> Result<Round, LimitsError> {
+    let refused = |source| LimitsError::Dir { dir: settings.dir.clone(), source };
+    let of = format!("round {} of {}", number + 1, settings.rounds);
+    progress(&format!("{of}: raw writes, round trips"));
+    let raw = raw::durable_writes(dir, RAW_WRITES).map_err(refused)?;
+    let loopback = raw::loopback_round_trips(ROUND_TRIPS).map_err(refused)?;
+    let mut round = Round {
+        raw_write_us: (raw.percentile_us(50.0), raw.percentile_us(99.0)),
+        loopback_us: loopback.percentile_us(50.0),
+        ..Round::default()
+    };
+    let skeleton = start_skeleton(settings, dir)?;
+    let data = dir.join(format!("data-{number}"));
+    let duolog = start_duolog(dir, &data)?;
+    for connections in CONNECTIONS {
+        progress(&format!("{of}: {connections} connections"));
+        let measure = |server: &Server| load(settings, server, connections);
+        // Who comes first alternates: the second of two is not always the one that finds the
+        // device and the processor warm.
+        if number % 2 == 0 {
+            round.skeleton.push(measure(&skeleton)?);
+            round.duolog.push(measure(&duolog)?);
+        } else {
+            round.duolog.push(measure(&duolog)?);
+            round.skeleton.push(measure(&skeleton)?);
+        }
+    }
+    drop((skeleton, duolog));
+    std::fs::remove_dir_all(&data).map_err(refused)?;
+    Ok(round)
+}
+
+fn start_skeleton(settings: &LimitsSettings, dir: &Path) -> Result<Server, ChildError> {
+    let (dir_text, in_flight) =
+        (dir.to_string_lossy(), settings.skeleton_writes_in_flight.to_string());
+    let arguments = ["bench", "skeleton", "--listen", "{addr}", "--dir", &dir_text];
+    let arguments = [&arguments[..], &["--writes-in-flight", &in_flight]].concat();
+    Server::start("skeleton", dir, &arguments)
+}
+
+fn start_duolog(dir: &Path, data: &Path) -> Result<Server, ChildError> {
+    let data_text = data.to_string_lossy();
+    let arguments = ["serve", "--standalone", "--data-dir", &data_text];
+    let listen = ["--listen-client", "{addr}", "--shards-count", "1"];
+    Server::start("duolog", dir, &[&arguments[..], &listen].concat())
+}
+
+fn load(limits: &LimitsSettings, server: &Server, connections: u32) -> Result<Sample, LimitsError> {
+    let report = generator::run(&Settings {
+        addr: server.addr,
+        workload: Workload::Append,
+        connections,
+        in_flight: 1,
+        streams: STREAMS,
+        event_size_bytes: EVENT_SIZE_BYTES,
+        duration: limits.duration,
+        warm_up: WARM_UP,
+        drain: settings::DRAIN_DEFAULT,
+        expectation: Expectation::Any,
+        with_keys: false,
+        rate_per_s: None,
+        threads: 1,
+        run_id: random_run_id(),
+    })?;
+    Ok(Sample {
+        throughput_per_s: report.throughput_per_s,
+        p50_us: report.latency_us.p50,
+        p99_us: report.latency_us.p99,
+        errors: report.errors,
+        client_limited: report.client.client_limited,
+    })
+}

@@ -17,12 +17,16 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use duolog_engine::ids::{ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, Revision, ShardId};
+use duolog_net::limits::WIRE_VERSION;
+use duolog_net::wire::{
+    Appended, Copies, Decoded, FrameKind, HelloAccepted, StreamSpan, decode_frame,
+};
 use glommio::io::{DmaFile, OpenOptions};
 use glommio::net::TcpListener;
 use glommio::{GlommioError, LocalExecutorBuilder, Placement};
 
 use super::connection::Connection;
-use crate::frame::{self, FrameHeader};
 
 /// Size of the file the groups go to, bytes; written round and round.
 const FILE_BYTES: u64 = 64 << 20;
@@ -39,6 +43,32 @@ const PENDING_MAX_BYTES: usize = 64 << 20;
 const HOT_GROUP_MIN: usize = 4;
 /// Sweeps without a find before a hot connection waits for readiness again.
 const HOT_MISSES_MAX: u32 = 2;
+
+/// What every client is told.
+const HELLO_ACCEPTED: HelloAccepted = HelloAccepted {
+    version: WIRE_VERSION,
+    shard_count: 1,
+    cluster: ClusterId(0),
+    node: NodeId(0),
+    capabilities: 0,
+    frame_body_max_bytes: BODY_MAX_BYTES as u32,
+    requests_max: u32::MAX,
+    shard: ShardId(0),
+    bytes_max: u32::MAX,
+};
+
+/// The receipt of the event at `lsn`. It has the shape of a real one and no meaning.
+const fn receipt(lsn: u64) -> Appended {
+    Appended {
+        first_lsn: Lsn(lsn),
+        last_lsn: Lsn(lsn),
+        hlc: Hlc(lsn),
+        epoch: LeaseEpoch(0),
+        shard: ShardId(0),
+        copies: Copies::ThisDisk,
+        replayed: false,
+    }
+}
 
 /// How the skeleton runs.
 #[derive(Clone, Debug)]
@@ -194,29 +224,24 @@ impl Shard {
     fn take_frames(&self, connection: &Rc<Connection>) -> Taken {
         let mut received = connection.received.borrow_mut();
         let mut taken = Taken::Nothing;
-        while let Some(header) = FrameHeader::read(received.waiting()) {
-            if header.length as usize > BODY_MAX_BYTES {
-                return Taken::Broken;
-            }
-            let size = frame::HEADER_BYTES + header.length as usize;
-            let Some(whole) = received.waiting().get(..size) else { break };
-            if !header.checksum_holds(whole) {
-                return Taken::Broken;
-            }
-            match header.kind {
-                frame::KIND_APPEND => {
-                    self.group_up(connection, header.correlation, &whole[frame::HEADER_BYTES..]);
+        loop {
+            let (frame, used) = match decode_frame(received.waiting(), BODY_MAX_BYTES) {
+                Ok(Decoded::Complete { value, used }) => (value, used),
+                Ok(Decoded::NeedMore(_)) => break,
+                Err(_) => return Taken::Broken,
+            };
+            match frame.kind {
+                FrameKind::Append => {
+                    self.group_up(connection, frame.correlation, frame.body);
                     taken = Taken::Appends;
                 }
-                frame::KIND_HELLO => {
-                    let mut unsent = connection.unsent.borrow_mut();
-                    frame::write_hello_accepted(&mut unsent, header.correlation, 1);
-                    drop(unsent);
+                FrameKind::Hello => {
+                    HELLO_ACCEPTED.encode(&mut connection.unsent.borrow_mut(), frame.correlation);
                     connection.send();
                 }
                 _ => return Taken::Broken,
             }
-            received.consume(size);
+            received.consume(used);
         }
         if matches!(taken, Taken::Appends)
             && let Some(waker) = self.idle.borrow_mut().pop()
@@ -294,7 +319,8 @@ impl Shard {
         for (connection, correlation) in group.replies.drain(..) {
             let lsn = self.next_lsn.get();
             self.next_lsn.set(lsn + 1);
-            frame::write_appended(&mut connection.unsent.borrow_mut(), correlation, lsn);
+            let span = StreamSpan { first: Revision(lsn), event_count: 1 };
+            receipt(lsn).encode(&mut connection.unsent.borrow_mut(), correlation, [span]);
             if !connection.touched.replace(true) {
                 touched.push(connection);
             }

@@ -1,0 +1,349 @@
+//! `duolog bench …`: the command lines of the load generator and of the limits benchmark, and what
+//! they print.
+
+use std::io::IsTerminal;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::generator::clock::random_run_id;
+use crate::generator::{self, Expectation, RunError, Settings, Workload, settings};
+use crate::limits::{self, LimitsError, LimitsSettings};
+use crate::uring::skeleton::{self, SkeletonError, SkeletonSettings};
+
+const LOAD_HELP: &str = "\
+Examples:
+  duolog bench append --connections 64 --duration 30s
+  duolog bench append --connections 256 --in-flight 16 --streams 100000 --expect exact --key
+  duolog bench append --connections 64 --rate 20000 --duration 60s --json
+
+Without --rate the loop is closed: each answer starts the next request, so a slow server is asked
+less, and latencies are those of the requests that were made. With --rate requests start by a
+constant schedule whatever the server does, and latency counts from the scheduled moment.
+Connections are opened and the warm-up has passed before anything is counted.";
+
+const LIMITS_HELP: &str = "\
+Examples:
+  duolog bench limits --dir /var/lib/duolog
+  duolog bench limits --dir ./scratch --rounds 5 --json
+
+Measures in DIR, in interleaved rounds: a raw 4 KiB durable write, a loopback round trip, a bare
+server (accept, frame, group, durable write, reply) and Duolog itself with one shard, at 1, 64, 256
+and 1024 connections. Prints how near Duolog comes to the machine's limits.";
+
+/// The commands behind `duolog bench`.
+#[derive(Subcommand, Clone, Debug)]
+pub enum BenchCommand {
+    /// Append events and measure throughput and latency
+    #[command(after_help = LOAD_HELP)]
+    Append(AppendArgs),
+    /// Write streams, then read pages from them and measure throughput and latency
+    #[command(after_help = LOAD_HELP)]
+    Read(LoadArgs),
+    /// Compare Duolog with what this machine can do at best
+    #[command(after_help = LIMITS_HELP)]
+    Limits(LimitsArgs),
+    /// Serve as the bare skeleton that `limits` measures
+    #[command(hide = true)]
+    Skeleton(SkeletonArgs),
+}
+
+/// What both workloads take.
+#[derive(Args, Clone, Debug)]
+pub struct LoadArgs {
+    /// The server's client port
+    #[arg(long, default_value = "127.0.0.1:7400", value_name = "HOST:PORT")]
+    pub addr: String,
+    /// Connections, 1 to 65536
+    #[arg(long, default_value_t = 64, value_name = "N")]
+    pub connections: u32,
+    /// Measured time: `30s`, `500ms`, `2m`
+    #[arg(long, default_value = "10s", value_parser = parse_duration, value_name = "T")]
+    pub duration: Duration,
+    /// Load before the measured time, not counted
+    #[arg(long, default_value = "1s", value_parser = parse_duration, value_name = "T")]
+    pub warm_up: Duration,
+    /// Streams, chosen uniformly; each run has its own
+    #[arg(long, default_value_t = 10_000, value_name = "S")]
+    pub streams: u32,
+    /// Payload of each event, bytes
+    #[arg(long, default_value_t = 100, value_name = "BYTES")]
+    pub size: u32,
+    /// Requests in flight on each connection, 1 to 4096
+    #[arg(long, default_value_t = 1, value_name = "K")]
+    pub in_flight: u32,
+    /// Open loop: requests per second over all connections
+    #[arg(long, value_name = "R")]
+    pub rate: Option<u64>,
+    /// Generator threads, each with its share of the connections
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub threads: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `duolog bench append`.
+#[derive(Args, Clone, Debug)]
+pub struct AppendArgs {
+    /// What both workloads take.
+    #[command(flatten)]
+    pub load: LoadArgs,
+    /// Condition of each append: none, or the exact revision of a stream that its connection owns
+    #[arg(long, value_enum, default_value_t = ExpectArg::Any)]
+    pub expect: ExpectArg,
+    /// Send an idempotency key with every append
+    #[arg(long)]
+    pub key: bool,
+}
+
+/// `--expect`.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectArg {
+    /// No condition
+    Any,
+    /// The exact revision
+    Exact,
+}
+
+/// `duolog bench limits`.
+#[derive(Args, Clone, Debug)]
+pub struct LimitsArgs {
+    /// Directory on the device to measure
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Rounds, at least 3
+    #[arg(long, default_value_t = limits::ROUNDS_MIN, value_name = "N")]
+    pub rounds: u32,
+    /// Measured time of each of the eight loads of a round
+    #[arg(long, default_value = "2s", value_parser = parse_duration, value_name = "T")]
+    pub duration: Duration,
+    /// Groups that the skeleton writes at one time, 1 to 8
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub skeleton_writes_in_flight: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `duolog bench skeleton`.
+#[derive(Args, Clone, Debug)]
+pub struct SkeletonArgs {
+    /// Address to listen on
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: String,
+    /// Directory for its file
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Groups being written at one time, 1 to 8
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub writes_in_flight: usize,
+}
+
+/// Why a command gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The address is none.
+    #[error("--addr {addr:?} is no address: {reason}")]
+    Addr {
+        /// As given.
+        addr: String,
+        /// Why.
+        reason: String,
+    },
+    /// The load generator.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The limits benchmark.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
+    /// The skeleton.
+    #[error(transparent)]
+    Skeleton(#[from] SkeletonError),
+    /// A result without a JSON form; does not happen.
+    #[error("the result has no JSON form: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl BenchError {
+    /// Whether the command line is at fault, not the server or the machine.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Addr { .. }
+                | Self::Run(RunError::Settings(_))
+                | Self::Limits(LimitsError::Rounds(_) | LimitsError::Run(RunError::Settings(_)))
+                | Self::Skeleton(SkeletonError::WritesInFlight(_))
+        )
+    }
+
+    /// Whether no server could be reached.
+    #[must_use]
+    pub const fn is_unreachable(&self) -> bool {
+        use crate::generator::WorkerError;
+        matches!(
+            self,
+            Self::Run(RunError::Worker(
+                WorkerError::Connect { .. } | WorkerError::OpenTimeout { .. }
+            ))
+        )
+    }
+}
+
+impl BenchCommand {
+    /// Whether results and errors are for machines.
+    #[must_use]
+    pub const fn json(&self) -> bool {
+        match self {
+            Self::Append(arguments) => arguments.load.json,
+            Self::Read(arguments) => arguments.json,
+            Self::Limits(arguments) => arguments.json,
+            Self::Skeleton(_) => false,
+        }
+    }
+}
+
+/// Runs a command and returns what is to be printed, with its last line feed.
+pub fn run(command: &BenchCommand) -> Result<String, BenchError> {
+    match command {
+        BenchCommand::Append(arguments) => {
+            let expectation = match arguments.expect {
+                ExpectArg::Any => Expectation::Any,
+                ExpectArg::Exact => Expectation::Exact,
+            };
+            let settings = arguments.load.settings(Workload::Append)?;
+            load(Settings { expectation, with_keys: arguments.key, ..settings }, &arguments.load)
+        }
+        BenchCommand::Read(arguments) => load(arguments.settings(Workload::Read)?, arguments),
+        BenchCommand::Limits(arguments) => {
+            let settings = LimitsSettings {
+                dir: arguments.dir.clone(),
+                rounds: arguments.rounds,
+                duration: arguments.duration,
+                skeleton_writes_in_flight: arguments.skeleton_writes_in_flight,
+            };
+            let terminal = std::io::stderr().is_terminal();
+            let report = limits::run(&settings, |step| {
+                if terminal {
+                    eprintln!("{step}");
+                }
+            })?;
+            if arguments.json { json(&report) } else { Ok(report.to_text()) }
+        }
+        BenchCommand::Skeleton(arguments) => {
+            skeleton::serve(&SkeletonSettings {
+                listen: arguments.listen.clone(),
+                dir: arguments.dir.clone(),
+                writes_in_flight: arguments.writes_in_flight,
+            })?;
+            Ok(String::new())
+        }
+    }
+}
+
+fn load(settings: Settings, arguments: &LoadArgs) -> Result<String, BenchError> {
+    let report = generator::run(&settings)?;
+    if arguments.json { json(&report) } else { Ok(report.to_text()) }
+}
+
+fn json(report: &impl serde::Serialize) -> Result<String, BenchError> {
+    Ok(serde_json::to_string(report)? + "\n")
+}
+
+impl LoadArgs {
+    fn settings(&self, workload: Workload) -> Result<Settings, BenchError> {
+        Ok(Settings {
+            addr: resolve(&self.addr)?,
+            workload,
+            connections: self.connections,
+            in_flight: self.in_flight,
+            streams: self.streams,
+            event_size_bytes: self.size,
+            duration: self.duration,
+            warm_up: self.warm_up,
+            drain: settings::DRAIN_DEFAULT,
+            expectation: Expectation::Any,
+            with_keys: false,
+            rate_per_s: self.rate,
+            threads: self.threads,
+            run_id: random_run_id(),
+        })
+    }
+}
+
+fn resolve(addr: &str) -> Result<SocketAddr, BenchError> {
+    let refused = |reason: String| BenchError::Addr { addr: addr.to_owned(), reason };
+    let mut found = addr.to_socket_addrs().map_err(|error| refused(error.to_string()))?;
+    found.next().ok_or_else(|| refused("the name has no address".to_owned()))
+}
+
+/// `30s`, `500ms`, `2m`; fractions like `1.5s` too.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds_per_unit = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("{text:?} has no unit: write 500ms, 30s or 2m")),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("{number:?} is no number"))?;
+    Duration::try_from_secs_f64(number * seconds_per_unit)
+        .map_err(|_| format!("{text:?} is no duration: write 500ms, 30s or 2m"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Program {
+        #[command(subcommand)]
+        command: BenchCommand,
+    }
+
+    #[test]
+    fn the_command_line_holds_together() {
+        use clap::CommandFactory;
+        Program::command().debug_assert();
+    }
+
+    #[test]
+    fn options_arrive_where_they_belong() {
+        let line = "bench append --addr 127.0.0.1:7401 --connections 3 --duration 1.5s --streams 9 \
+                    --size 10 --in-flight 2 --expect exact --rate 7 --key --json";
+        let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
+        assert!(parsed.command.json());
+        let BenchCommand::Append(arguments) = parsed.command else { panic!("not an append") };
+        let settings = arguments.load.settings(Workload::Append).unwrap();
+        assert_eq!(settings.addr, "127.0.0.1:7401".parse().unwrap());
+        assert_eq!((settings.connections, settings.in_flight, settings.streams), (3, 2, 9));
+        assert_eq!((settings.event_size_bytes, settings.rate_per_s), (10, Some(7)));
+        assert_eq!(settings.duration, Duration::from_millis(1500));
+        assert_eq!((arguments.expect, arguments.key), (ExpectArg::Exact, true));
+    }
+
+    #[test]
+    fn durations_need_a_unit_and_a_sign_that_makes_sense() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "5", "s", "-1s", "1e999s", "NaNs", "5 s", "5d"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_setting_out_of_range_is_a_usage_error_with_its_name() {
+        let line = "bench append --connections 0";
+        let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
+        let error = run(&parsed.command).unwrap_err();
+        assert!(error.is_usage());
+        assert_eq!(error.to_string(), "--connections is 0: give 1 to 65536");
+    }
+}

@@ -1,0 +1,59 @@
+//! What a worker counts, and within which window.
+
+use std::collections::BTreeMap;
+
+use super::clock::ThreadUse;
+use super::latency::Latencies;
+
+/// The moments of a run, ns on its clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Load begins.
+    pub load_ns: u64,
+    /// Counting begins.
+    pub start_ns: u64,
+    /// Counting ends.
+    pub end_ns: u64,
+}
+
+impl Window {
+    /// Whether a moment is counted.
+    #[must_use]
+    pub fn contains(&self, at_ns: u64) -> bool {
+        (self.start_ns..self.end_ns).contains(&at_ns)
+    }
+}
+
+/// What one worker counted.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Successful answers within the window.
+    pub acked: u64,
+    /// Bytes of event pages within the window (read workload).
+    pub page_bytes: u64,
+    /// Latencies of successful operations that started in the window.
+    pub latencies: Latencies,
+    /// Refusals and losses within the window, by name.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// Operations that started in the window and were not answered by the end of the drain.
+    pub unanswered: u64,
+    /// Open loop: operations due in the window.
+    pub scheduled: u64,
+    /// Open loop: those of them that were sent.
+    pub sent: u64,
+    /// Open loop: those of them that were sent late.
+    pub late: u64,
+    /// Open loop: due but not sent at the end of the window.
+    pub backlog_at_end: u64,
+    /// Open loop: largest delay between schedule and sending, ns.
+    pub lag_max_ns: u64,
+    /// The thread's consumption within the window.
+    pub thread_use: ThreadUse,
+}
+
+impl Tally {
+    /// Counts `count` errors of one kind.
+    pub fn count_error(&mut self, name: &'static str, count: u64) {
+        *self.errors.entry(name).or_default() += count;
+    }
+}

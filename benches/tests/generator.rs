@@ -1,0 +1,263 @@
+//! The load generator against a server whose every delay is known.
+#![expect(clippy::disallowed_methods, reason = "the server here is made of delays")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use duolog_benches::generator::{self, Expectation, Report, RunError, Settings, Workload};
+use duolog_engine::ids::{ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, Revision, ShardId};
+use duolog_net::wire::{
+    Appended, Copies, ErrorCode, ErrorFrame, FrameBuffer, FrameKind, HelloAccepted, StreamSpan,
+};
+
+const BODY_MAX_BYTES: usize = 1 << 20;
+
+/// What the server does.
+#[derive(Clone, Copy, Debug, Default)]
+struct Manner {
+    hello_delay: Duration,
+    /// Each connection answers one request after another, each after this.
+    delay: Duration,
+    /// Before its n-th request is answered, every connection stands still until the stall is over.
+    stall_at: Option<u64>,
+    stall: Duration,
+    answers: Answers,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Answers {
+    #[default]
+    Receipts,
+    Busy,
+    Conflicts,
+    Nothing,
+    HangUp,
+}
+
+fn serve(manner: Manner) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let requests = Arc::new(AtomicU64::new(0));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let requests = Arc::clone(&requests);
+            std::thread::spawn(move || answer_all(stream, manner, &requests));
+        }
+    });
+    addr
+}
+
+fn answer_all(mut stream: TcpStream, manner: Manner, requests: &AtomicU64) {
+    let mut buffer = FrameBuffer::new(BODY_MAX_BYTES);
+    let mut out = Vec::new();
+    loop {
+        let Ok(count @ 1..) = stream.read(buffer.space()) else { return };
+        buffer.filled(count);
+        while let Some(frame) = buffer.next_frame().unwrap() {
+            out.clear();
+            let correlation = frame.correlation;
+            if frame.kind == FrameKind::Hello {
+                std::thread::sleep(manner.hello_delay);
+                accepted().encode(&mut out, correlation);
+            } else {
+                std::thread::sleep(manner.delay);
+                let number = requests.fetch_add(1, Ordering::Relaxed);
+                if manner.stall_at.is_some_and(|at| number == at) {
+                    std::thread::sleep(manner.stall);
+                }
+                match manner.answers {
+                    Answers::Receipts => receipt(number).encode(&mut out, correlation, [SPAN]),
+                    Answers::Busy => refuse(ErrorCode::Busy, &mut out, correlation),
+                    Answers::Conflicts => refuse(ErrorCode::Conflict, &mut out, correlation),
+                    Answers::Nothing => {}
+                    Answers::HangUp => return,
+                }
+            }
+            if stream.write_all(&out).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+const SPAN: StreamSpan = StreamSpan { first: Revision(0), event_count: 1 };
+
+fn refuse(code: ErrorCode, out: &mut Vec<u8>, correlation: u64) {
+    ErrorFrame::new(code).retry_after_ms(10).encode(out, correlation, "as the test wants it");
+}
+
+fn receipt(number: u64) -> Appended {
+    Appended {
+        first_lsn: Lsn(number + 1),
+        last_lsn: Lsn(number + 1),
+        hlc: Hlc(1),
+        epoch: LeaseEpoch(0),
+        shard: ShardId(0),
+        copies: Copies::ThisDisk,
+        replayed: false,
+    }
+}
+
+fn accepted() -> HelloAccepted {
+    HelloAccepted {
+        version: 1,
+        shard_count: 1,
+        cluster: ClusterId(1),
+        node: NodeId(1),
+        capabilities: 0,
+        frame_body_max_bytes: BODY_MAX_BYTES as u32,
+        requests_max: 1024,
+        shard: ShardId(0),
+        bytes_max: 1 << 26,
+    }
+}
+
+fn settings(addr: SocketAddr) -> Settings {
+    Settings {
+        addr,
+        workload: Workload::Append,
+        connections: 1,
+        in_flight: 1,
+        streams: 100,
+        event_size_bytes: 100,
+        duration: Duration::from_millis(600),
+        warm_up: Duration::ZERO,
+        drain: Duration::from_millis(200),
+        expectation: Expectation::Any,
+        with_keys: false,
+        rate_per_s: None,
+        threads: 1,
+        run_id: 1,
+    }
+}
+
+fn json(report: &Report) -> serde_json::Value {
+    let text = serde_json::to_string(report).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A delay of 50 ms is shown as 50 ms (7.11). Broken if text or JSON mistakes the unit or the
+/// percentile: a factor of 10 would show.
+#[test]
+fn a_known_delay_is_what_text_and_json_show() {
+    let delay = Duration::from_millis(50);
+    let addr = serve(Manner { delay, ..Manner::default() });
+    let settings = Settings { connections: 8, threads: 2, ..settings(addr) };
+    let report = generator::run(&settings).unwrap();
+    let json = json(&report);
+    let p50 = json["latency_us"]["p50"].as_f64().unwrap();
+    assert!((50_000.0..250_000.0).contains(&p50), "p50 {p50} us");
+    let text = report.to_text();
+    let line = text.lines().find(|line| line.trim_start().starts_with("p50")).unwrap();
+    assert!(line.ends_with(" us") && line.contains(&format!("{p50:.1}")), "{line}");
+    assert_eq!(json["mode"], "closed");
+    assert_eq!(json["errors"], 0);
+    assert!(json["open_loop"].is_null());
+    // Answered in the window, or started in it: each connection has one request at a time.
+    let (acked, samples) = (report.acked, report.latency_us.samples);
+    assert!(samples.abs_diff(acked) <= 8, "{acked} acked, {samples} samples");
+    let throughput = json["throughput_per_s"].as_f64().unwrap();
+    assert!((throughput * 0.6 - acked as f64).abs() < 1.0, "{throughput}/s");
+}
+
+/// A server that stands still for 2 s at 1000 arrivals per second costs about 2000 latencies
+/// between 0 and 2 s (7.1, 7.2, 7.4). Broken if latency counts from the sending: then only as many
+/// requests as fit in flight are slow, and p50 is far below.
+#[test]
+fn a_stalled_server_is_seen_by_every_scheduled_arrival() {
+    let (stall_at, stall) = (Some(300), Duration::from_secs(2));
+    let addr = serve(Manner { stall_at, stall, ..Manner::default() });
+    let report = generator::run(&Settings {
+        duration: Duration::from_millis(3000),
+        drain: Duration::from_secs(5),
+        in_flight: 16,
+        rate_per_s: Some(1000),
+        ..settings(addr)
+    })
+    .unwrap();
+    let open = report.open_loop.as_ref().unwrap();
+    assert_eq!(open.scheduled, 3000);
+    let accounted = report.latency_us.samples + report.unanswered + open.unsent;
+    assert_eq!(accounted, 3000, "{report:?}");
+    // 2000 of 3000 lie evenly over 0..2 s: half of all are above 0.5 s, a tenth above 1.7 s.
+    assert!(report.latency_us.p50 >= Some(450_000.0), "{report:?}");
+    assert!(report.latency_us.p90 >= Some(1_650_000.0), "{report:?}");
+    assert!(report.latency_us.max >= Some(1_950_000.0), "{report:?}");
+    assert!(open.late >= 1900 && open.lag_max_us >= 1_900_000.0, "{open:?}");
+    assert_eq!(json(&report)["mode"], "open");
+}
+
+/// A rate above what the server can do is called saturation, and what was not sent is counted
+/// (7.4, 7.17). Broken if the report looks like a server that keeps up.
+#[test]
+fn a_rate_above_capacity_is_marked_saturated() {
+    let addr = serve(Manner { delay: Duration::from_millis(10), ..Manner::default() });
+    let settings = Settings { rate_per_s: Some(1000), ..settings(addr) };
+    let report = generator::run(&settings).unwrap();
+    let open = report.open_loop.as_ref().unwrap();
+    assert!(open.saturated && open.unsent > 0, "{open:?}");
+    assert!(open.achieved_rate_per_s < 110.0, "{open:?}");
+    assert!(report.to_text().contains("SATURATED"));
+}
+
+/// Opening connections is not measured (7.13). Broken if the window begins before the hello is
+/// answered: it would be over before the first request.
+#[test]
+fn the_time_that_connections_take_to_open_is_outside_the_window() {
+    let hello_delay = Duration::from_millis(900);
+    let addr = serve(Manner { hello_delay, ..Manner::default() });
+    let settings = Settings { duration: Duration::from_millis(300), ..settings(addr) };
+    let report = generator::run(&settings).unwrap();
+    assert!(report.acked > 0, "{report:?}");
+    assert!(report.latency_us.max < Some(900_000.0), "{report:?}");
+}
+
+/// No success at all is still a valid result: nulls, and the errors by name (7.19, 7.20).
+#[test]
+fn zero_successes_are_valid_json_with_nulls() {
+    for (answers, name) in [(Answers::Busy, "Busy"), (Answers::Conflicts, "Conflict")] {
+        // A pause, so that refusals do not make this a contest of two busy threads.
+        let addr = serve(Manner { answers, delay: Duration::from_millis(1), ..Manner::default() });
+        let report = generator::run(&settings(addr)).unwrap();
+        let json = json(&report);
+        assert_eq!((report.acked, report.latency_us.samples), (0, 0));
+        for name in ["min", "mean", "p50", "p90", "p99", "p99_9", "max"] {
+            assert!(json["latency_us"][name].is_null(), "{name}");
+        }
+        assert!(json["errors"].as_u64().unwrap() > 0);
+        assert_eq!(json["errors_by_code"][name], json["errors"]);
+        assert_eq!(json["throughput_per_s"], 0.0);
+        assert!(report.to_text().contains(name));
+    }
+}
+
+/// Requests that are never answered are counted, not forgotten.
+#[test]
+fn a_silent_server_leaves_its_requests_unanswered() {
+    let addr = serve(Manner { answers: Answers::Nothing, ..Manner::default() });
+    let settings = Settings { connections: 3, in_flight: 2, ..settings(addr) };
+    let report = generator::run(&settings).unwrap();
+    assert_eq!((report.unanswered, report.acked), (6, 0));
+}
+
+/// Lost connections are errors with a name, and end the run early instead of hanging it.
+#[test]
+fn lost_connections_are_counted() {
+    let addr = serve(Manner { answers: Answers::HangUp, ..Manner::default() });
+    let settings = Settings { connections: 2, ..settings(addr) };
+    let report = generator::run(&settings).unwrap();
+    assert_eq!(report.errors_by_code.get("ConnectionLost"), Some(&2), "{report:?}");
+}
+
+/// Nobody listens: an error that names the address, not a report of zeros.
+#[test]
+fn a_refused_connection_is_an_error() {
+    let addr = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    match generator::run(&settings(addr)) {
+        Err(RunError::Worker(error)) => assert!(error.to_string().contains(&addr.to_string())),
+        other => panic!("{other:?}"),
+    }
+}
