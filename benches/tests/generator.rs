@@ -1,5 +1,6 @@
 //! The load generator against a server whose every delay is known.
 #![expect(clippy::disallowed_methods, reason = "the server here is made of delays")]
+#![expect(clippy::unwrap_used, reason = "a failure here ends the test")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -139,7 +139,7 @@ fn run_round(
         let measure = |server: &Server| load(settings, server, connections);
         // Who comes first alternates: the second of two is not always the one that finds the
         // device and the processor warm.
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             round.skeleton.push(measure(&skeleton)?);
             round.duolog.push(measure(&duolog)?);
         } else {
