@@ -20,13 +20,13 @@ pub const PING_MAX_BYTES: usize = 1024;
 /// Longest text of an error frame, bytes; a longer one is cut.
 pub const ERROR_TEXT_MAX_BYTES: usize = 4096;
 
-/// Requests in flight on one connection by default (`limits.connection_requests_max`): enough to
+/// Requests in flight on one connection by default (`limits.connection_in_flight`): enough to
 /// fill several groups from one client, little enough that answers never pile up unseen.
 pub const CONNECTION_REQUESTS_MAX_DEFAULT: u32 = 1024;
-/// Their bytes by default (`limits.connection_bytes_max`): at least three appends of the largest
+/// Their bytes by default : at least three appends of the largest
 /// default size. A read counts as the page it asked for.
 pub const CONNECTION_BYTES_MAX_DEFAULT: u32 = 64 << 20;
-/// Answers that the socket has not taken, bytes, by default (`limits.connection_unsent_max_bytes`);
+/// Answers that the socket has not taken, bytes, by default;
 /// above it the server stops reading from the connection.
 pub const CONNECTION_UNSENT_MAX_BYTES_DEFAULT: usize = 8 << 20;
 /// What a refused client is told to wait, milliseconds: a few group commits.

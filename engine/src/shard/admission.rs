@@ -33,6 +33,15 @@ pub(super) struct Scratch {
     places: Vec<Place>,
 }
 
+/// Where an append waits among those that wait for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It has waited before.
+    First,
+    /// It has just come.
+    Last,
+}
+
 /// What became of an append.
 enum Verdict {
     /// Written into the open block.
@@ -74,22 +83,33 @@ impl Shard {
             return out.refuse(to, refusal);
         }
         self.identify(&view);
+        // Behind an append to one of its streams first: that one may come to stall itself.
+        let behind = |(stream, _): &(StreamId, Head)| self.parked.holds(*stream);
+        if !self.parked.is_empty() && self.scratch.streams.iter().any(behind) {
+            return self.park(to, &view, Turn::Last, out);
+        }
         if !self.stalled.is_empty() {
             self.stalled.push_back(Stalled { to, bytes: view.bytes().to_vec() });
             return;
         }
-        let behind = |(stream, _): &(StreamId, Head)| self.parked.holds(*stream);
-        if !self.parked.is_empty() && self.scratch.streams.iter().any(behind) {
-            return self.park(to, &view, out);
-        }
-        self.admit(now, to, view, out);
+        self.admit(now, to, view, Turn::Last, out);
     }
 
-    /// Admits an append that has waited.
-    pub(super) fn admit_bytes(&mut self, now: Now, to: RequestId, bytes: &[u8], out: &mut Actions) {
+    /// Admits the appends that waited for a segment, in the order in which they came.
+    pub(super) fn admit_stalled(&mut self, now: Now, out: &mut Actions) {
+        while let Some(Stalled { to, bytes }) = self.stalled.pop_front() {
+            self.admit_bytes(now, to, &bytes, out);
+            if self.stalled.front().is_some_and(|first| first.to == to) {
+                break;
+            }
+        }
+    }
+
+    /// Admits an append that has waited; if it has to wait again, then before later ones.
+    fn admit_bytes(&mut self, now: Now, to: RequestId, bytes: &[u8], out: &mut Actions) {
         let view = AppendView::parse(bytes, usize::MAX / 2).expect("it was parsed when it came");
         self.identify(&view);
-        self.admit(now, to, view, out);
+        self.admit(now, to, view, Turn::First, out);
     }
 
     fn foreign(&self, view: &AppendView<'_>) -> Option<Refusal> {
@@ -116,7 +136,14 @@ impl Shard {
         }
     }
 
-    fn admit(&mut self, now: Now, to: RequestId, view: AppendView<'_>, out: &mut Actions) {
+    fn admit(
+        &mut self,
+        now: Now,
+        to: RequestId,
+        view: AppendView<'_>,
+        turn: Turn,
+        out: &mut Actions,
+    ) {
         let size = view.bytes().len();
         match self.judge(now, to, &view, out) {
             Verdict::Admitted => {
@@ -139,9 +166,13 @@ impl Shard {
                 out.refuse(to, refusal);
             }
             Verdict::Replay(place) => self.replay(to, &view, place, out),
-            Verdict::Park => self.park(to, &view, out),
+            Verdict::Park => self.park(to, &view, turn, out),
             Verdict::Stall => {
-                self.stalled.push_back(Stalled { to, bytes: view.bytes().to_vec() });
+                let stalled = Stalled { to, bytes: view.bytes().to_vec() };
+                match turn {
+                    Turn::First => self.stalled.push_front(stalled),
+                    Turn::Last => self.stalled.push_back(stalled),
+                }
             }
         }
     }
@@ -336,14 +367,14 @@ impl Shard {
         }
     }
 
-    fn park(&mut self, to: RequestId, view: &AppendView<'_>, out: &mut Actions) {
+    fn park(&mut self, to: RequestId, view: &AppendView<'_>, turn: Turn, out: &mut Actions) {
         let streams: Vec<StreamId> = self.scratch.streams.iter().map(|(id, _)| *id).collect();
         for stream in &streams {
             if self.is_cold(*stream) && self.parked.start_loading(*stream) {
                 out.list.push(Action::LoadHead { stream: *stream });
             }
         }
-        self.parked.park(ParkedAppend { to, bytes: view.bytes().to_vec(), streams });
+        self.parked.park(ParkedAppend { to, bytes: view.bytes().to_vec(), streams }, turn);
     }
 
     pub(super) fn head_loaded(
@@ -383,9 +414,14 @@ impl Shard {
             let mut cold = append.streams.clone();
             cold.retain(|stream| self.is_cold(*stream));
             if cold.is_empty() {
-                let append = self.parked.remove(id);
-                self.admit_bytes(now, append.to, &append.bytes, out);
-                runnable.extend_from_slice(&append.streams);
+                let ParkedAppend { to, bytes, streams } = self.parked.remove(id);
+                if self.stalled.is_empty() {
+                    self.admit_bytes(now, to, &bytes, out);
+                } else {
+                    // Whatever stalls there came before it, as far as they share a stream.
+                    self.stalled.push_back(Stalled { to, bytes });
+                }
+                runnable.extend_from_slice(&streams);
                 continue;
             }
             for stream in cold {

@@ -279,11 +279,7 @@ impl Shard {
 
     fn segment_ready(&mut self, now: Now, generation: Generation, out: &mut Actions) {
         self.segments.ready(generation);
-        let count = self.stalled.len();
-        for _ in 0..count {
-            let Some(stalled) = self.stalled.pop_front() else { break };
-            self.admit_bytes(now, stalled.to, &stalled.bytes, out);
-        }
+        self.admit_stalled(now, out);
     }
 
     fn segment_refused(&mut self, out: &mut Actions) {

@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::actions::RequestId;
+use super::admission::Turn;
 use crate::ids::{BuildAlreadyHashed, StreamId, StreamMap};
 
 #[derive(Debug)]
@@ -32,11 +33,15 @@ impl Parked {
         self.queues.contains_key(&stream)
     }
 
-    pub(super) fn park(&mut self, append: ParkedAppend) {
+    pub(super) fn park(&mut self, append: ParkedAppend, turn: Turn) {
         let id = self.next_id;
         self.next_id += 1;
         for stream in &append.streams {
-            self.queues.entry(*stream).or_default().push_back(id);
+            let queue = self.queues.entry(*stream).or_default();
+            match turn {
+                Turn::First => queue.push_front(id),
+                Turn::Last => queue.push_back(id),
+            }
         }
         self.appends.insert(id, append);
     }

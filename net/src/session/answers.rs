@@ -21,7 +21,7 @@ impl Ticket {
         self.correlation
     }
 
-    /// What the request counts in `limits.connection_bytes_max`.
+    /// What the request counts among the connection's bytes in flight.
     #[must_use]
     pub const fn cost_bytes(&self) -> u32 {
         self.cost_bytes

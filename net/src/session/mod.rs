@@ -59,11 +59,11 @@ pub struct Settings {
     pub shard: ShardId,
     /// Largest frame body taken: [`crate::limits::frame_body_max_bytes`].
     pub frame_body_max_bytes: usize,
-    /// `limits.connection_requests_max`, at least 1.
+    /// `limits.connection_in_flight`, at least 1.
     pub requests_max: u32,
-    /// `limits.connection_bytes_max`: at least one largest frame body and one largest page.
+    /// Bytes of requests in flight: at least one largest frame body and one largest page.
     pub bytes_max: u32,
-    /// `limits.connection_unsent_max_bytes`.
+    /// Bytes of answers that the socket has not taken, above which nothing more is read.
     pub unsent_max_bytes: usize,
 }
 
@@ -148,11 +148,11 @@ impl Session {
         assert!(settings.requests_max > 0, "one request may be in flight");
         assert!(
             settings.frame_body_max_bytes <= settings.bytes_max as usize,
-            "the largest request fits into limits.connection_bytes_max"
+            "the largest request fits into the connection's bytes in flight"
         );
         assert!(
             PAGE_MAX_BYTES <= settings.bytes_max,
-            "the largest page fits into limits.connection_bytes_max"
+            "the largest page fits into the connection's bytes in flight"
         );
         Self {
             answers: Answers::new(settings.unsent_max_bytes),
@@ -415,8 +415,8 @@ impl Session {
             format_args!(
                 "{requests} requests with {bytes} bytes are in flight on this connection, and \
                  this one has {cost_bytes} bytes; the limits are {requests_max} requests \
-                 (limits.connection_requests_max) and {bytes_max} bytes \
-                 (limits.connection_bytes_max): wait for answers first"
+                 (limits.connection_in_flight) and {bytes_max} bytes \
+                 of them: wait for answers first"
             ),
         );
     }

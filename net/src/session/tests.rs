@@ -291,7 +291,7 @@ fn a_request_over_the_count_limit_is_busy_until_an_answer_is_queued() {
     }
     let answers = driven.answers();
     assert!(answers.len() == 1 && answers[0].starts_with("Busy 3 2 requests"), "{answers:?}");
-    assert!(answers[0].contains("limits.connection_requests_max"));
+    assert!(answers[0].contains("limits.connection_in_flight"));
     driven.answer_oldest();
     driven.give(&append(4, b"x"));
     assert_eq!(driven.answers(), ["Appended 1"]);
