@@ -67,8 +67,8 @@ pub enum Command {
     #[command(after_help = inspect::HELP)]
     Inspect(InspectArgs),
     /// Load generator and measurements.
-    #[command(disable_help_flag = true)]
-    Bench(BenchArgs),
+    #[command(subcommand)]
+    Bench(duolog_benches::BenchCommand),
 }
 
 const SERVE_HELP: &str = "\
@@ -122,21 +122,14 @@ pub struct DoctorArgs {
     pub settings: SettingFlags,
 }
 
-/// `duolog bench`: everything behind it belongs to the load generator.
-#[derive(Args, Debug)]
-pub struct BenchArgs {
-    /// The load generator's own arguments.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    pub arguments: Vec<String>,
-}
-
 impl Command {
     /// Whether errors are to be printed for machines too.
     #[must_use]
     pub const fn json(&self) -> bool {
         match self {
-            Self::Serve(_) | Self::Bench(_) | Self::Config(ConfigCommand::Default) => false,
+            Self::Serve(_) | Self::Config(ConfigCommand::Default) => false,
             Self::Config(ConfigCommand::Show { json, .. }) => *json,
+            Self::Bench(command) => command.json(),
             Self::Doctor(arguments) => arguments.json,
             Self::Append(arguments) => arguments.json,
             Self::Read(arguments) => arguments.json,

@@ -59,7 +59,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Export(arguments) => client::export::run(&arguments, Output::new()),
         Command::Verify(arguments) => offline::verify::run(&arguments, Output::new()),
         Command::Inspect(arguments) => offline::inspect::run(&arguments, Output::new()),
-        Command::Bench(arguments) => bench::run(&arguments.arguments),
+        Command::Bench(arguments) => bench::run(&arguments, Output::new()),
     }
 }
 
