@@ -19,7 +19,7 @@ pub fn boot(settings: &Settings) -> Result<DirectIo, Failure> {
     let dir = settings.data_dir()?;
     ring::check().map_err(|error| Failure::new(error.exit(), error))?;
     memlock::ensure(settings.shards.count).map_err(|error| Failure::new(error.exit(), error))?;
-    port::check(settings.listen.client, &settings.origin("listen.client"))
+    port::await_free(settings.listen.client, &settings.origin("listen.client"))
         .map_err(|error| Failure::new(error.exit(), error))?;
     std::fs::create_dir_all(dir).map_err(|error| {
         let (path, origin) = (dir.display(), settings.origin("data_dir"));

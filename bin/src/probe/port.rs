@@ -5,8 +5,13 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 use crate::exit::Exit;
+
+/// How often a port in use is looked at before a server gives up, and the pause between: 2 s.
+const LOOKS_MAX: u32 = 100;
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why clients cannot be served at the address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +77,21 @@ pub fn check(address: SocketAddr, origin: &str) -> Result<(), PortError> {
         Ok(_listener) => Ok(()),
         Err(error) => Err(PortError::of(&error, address, origin)),
     }
+}
+
+/// As [`check`], but patient. The kernel takes down the rings of a killed server after its process
+/// is gone, and with them its listening sockets: for some ten milliseconds (measured, Linux 6.18) a
+/// port is in use by nobody, and a supervisor that starts the server again at once would meet it.
+pub fn await_free(address: SocketAddr, origin: &str) -> Result<(), PortError> {
+    for _ in 1..LOOKS_MAX {
+        match check(address, origin) {
+            Err(PortError::InUse { .. }) => {}
+            other => return other,
+        }
+        #[expect(clippy::disallowed_methods, reason = "the program's start; no shard runs yet")]
+        std::thread::sleep(LOOK_PAUSE);
+    }
+    check(address, origin)
 }
 
 #[cfg(test)]
