@@ -1,1 +1,3 @@
-//! placeholder
+//! Support for tests that look at Duolog from outside.
+
+pub mod process;

@@ -1,0 +1,3 @@
+//! Faults of the world around a real server: kills, full and failing disks, damaged files.
+
+mod faults_kill;

@@ -1,0 +1,336 @@
+//! Writers that keep a server busy and write down what they were told, across its deaths.
+//!
+//! Each writer has a connection with several appends in flight. When the connection ends it
+//! connects again and sends what was not answered again, with the same keys and in the same order;
+//! now and then it gives one up, whose outcome is then unknown, and asks for an old one again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use duolog_engine::append::Expect;
+use duolog_engine::ids::Revision;
+use duolog_net::wire::ErrorCode;
+
+use super::ledger::{Ledger, Operation, StreamPart};
+use super::patience::{Stopwatch, pause};
+use super::wire::{Answer, Receipt, Wire};
+
+/// Streams that all writers share.
+const SHARED: u64 = 5;
+/// How long a writer may go without a server.
+const ALONE_MAX: Duration = Duration::from_secs(60);
+
+/// What a crowd does.
+#[derive(Clone, Copy, Debug)]
+pub struct CrowdPlan {
+    /// The server.
+    pub address: SocketAddr,
+    /// Writers, each with a connection.
+    pub writers: u32,
+    /// Appends in flight per writer.
+    pub window: usize,
+    /// Largest event data, bytes; few events are that large.
+    pub data_max_bytes: usize,
+    /// Decides what is written.
+    pub seed: u64,
+}
+
+/// Writers at work.
+#[derive(Debug)]
+pub struct Crowd {
+    writers: Vec<JoinHandle<Ledger>>,
+    stop: Arc<AtomicBool>,
+    acked: Arc<AtomicU64>,
+}
+
+impl Crowd {
+    /// Sets them to work.
+    #[must_use]
+    pub fn start(plan: CrowdPlan) -> Self {
+        let (stop, acked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let writers = (0..plan.writers).map(|number| {
+            let (stop, acked) = (Arc::clone(&stop), Arc::clone(&acked));
+            std::thread::spawn(move || Writer::new(plan, number, acked).run(&stop))
+        });
+        Self { writers: writers.collect(), stop, acked }
+    }
+
+    /// Appends acknowledged so far.
+    #[must_use]
+    pub fn acked(&self) -> u64 {
+        self.acked.load(Ordering::Relaxed)
+    }
+
+    /// Lets them finish what is in flight; what they wrote down.
+    ///
+    /// # Panics
+    /// When one of them was told something wrong.
+    #[must_use]
+    pub fn finish(self) -> Ledger {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut ledger = Ledger::default();
+        for writer in self.writers {
+            match writer.join() {
+                Ok(own) => ledger.join(own),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        ledger
+    }
+}
+
+/// A small generator of numbers that look random (the SplitMix64 sequence).
+#[derive(Debug)]
+struct Dice(u64);
+
+impl Dice {
+    const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    const fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    const fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+#[derive(Debug)]
+struct InFlight {
+    correlation: u64,
+    operation: Operation,
+    sent_before: bool,
+    /// The answer of the first time, if this is an old append asked for again.
+    echo_of: Option<Receipt>,
+    /// A stream of this writer alone: it must not be given up, and never conflicts.
+    own: bool,
+}
+
+#[derive(Debug)]
+struct Writer {
+    plan: CrowdPlan,
+    number: u32,
+    dice: Dice,
+    acked: Arc<AtomicU64>,
+    sequence: u64,
+    /// Events of the writer's own stream, in flight or acknowledged.
+    own_next: u64,
+    window: VecDeque<InFlight>,
+    old: Vec<(Operation, Receipt)>,
+    ledger: Ledger,
+    /// The server said that it is stopping.
+    dismissed: bool,
+}
+
+impl Writer {
+    fn new(plan: CrowdPlan, number: u32, acked: Arc<AtomicU64>) -> Self {
+        let dice = Dice(plan.seed ^ (u64::from(number) << 32));
+        Self {
+            plan,
+            number,
+            dice,
+            acked,
+            sequence: 0,
+            own_next: 0,
+            window: VecDeque::new(),
+            old: Vec::new(),
+            ledger: Ledger::default(),
+            dismissed: false,
+        }
+    }
+
+    fn run(mut self, stop: &AtomicBool) -> Ledger {
+        let ended = |writer: &Self| stop.load(Ordering::Relaxed) && writer.window.is_empty();
+        while !self.dismissed && !ended(&self) {
+            let mut wire = self.reach();
+            // The connection's end is what this loop is about.
+            let _ = self.serve(&mut wire, stop);
+            self.give_some_up();
+        }
+        for waiting in std::mem::take(&mut self.window) {
+            self.forget(waiting);
+        }
+        self.ledger
+    }
+
+    /// A connection on which everything in flight has been sent again.
+    fn reach(&mut self) -> Wire {
+        let watch = Stopwatch::start();
+        loop {
+            if let Ok(wire) = Wire::connect(self.plan.address).and_then(|wire| self.resend(wire)) {
+                return wire;
+            }
+            assert!(watch.elapsed() < ALONE_MAX, "no server for {ALONE_MAX:?}");
+            pause(Duration::from_millis(10));
+        }
+    }
+
+    fn resend(&mut self, mut wire: Wire) -> io::Result<Wire> {
+        for waiting in &mut self.window {
+            waiting.correlation = wire.send_append(&waiting.operation.request())?;
+            waiting.sent_before = true;
+        }
+        Ok(wire)
+    }
+
+    fn serve(&mut self, wire: &mut Wire, stop: &AtomicBool) -> io::Result<()> {
+        while !self.dismissed {
+            while self.window.len() < self.plan.window && !stop.load(Ordering::Relaxed) {
+                let mut next = self.invent();
+                // In the window before it is sent: a send that fails may have arrived.
+                next.correlation = u64::MAX;
+                self.window.push_back(next);
+                let sent = self.window.back_mut().expect("it was pushed");
+                sent.correlation = wire.send_append(&sent.operation.request())?;
+            }
+            if self.window.is_empty() {
+                return Ok(());
+            }
+            let (correlation, answer) = wire.receive()?;
+            let at = self.window.iter().position(|waiting| waiting.correlation == correlation);
+            let at = at.unwrap_or_else(|| panic!("an answer to nothing: {answer:?}"));
+            let waiting = self.window.remove(at).expect("it was found there");
+            self.settle(waiting, answer);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, waiting: InFlight, answer: Answer) {
+        let InFlight { operation, sent_before, echo_of, own, .. } = waiting;
+        match answer {
+            Answer::Appended(receipt) => {
+                if let Some(first) = echo_of {
+                    assert_eq!(receipt, first.replayed(), "a retry of {operation:?}");
+                    return;
+                }
+                let replayed = receipt.head.replayed;
+                assert!(sent_before || !replayed, "the first try was a replay: {operation:?}");
+                let mut receipt = receipt;
+                receipt.head.replayed = false;
+                self.acked.fetch_add(1, Ordering::Relaxed);
+                if self.old.len() < 1000 || self.dice.one_in(8) {
+                    self.old.push((operation.clone(), receipt.clone()));
+                }
+                self.ledger.acked(operation, receipt);
+            }
+            Answer::Refused(refused) => match refused.code {
+                // An answer while stopping says nothing about an earlier try of the same append.
+                ErrorCode::ShuttingDown if echo_of.is_none() && sent_before => {
+                    self.ledger.unknown(operation);
+                    self.dismissed = true;
+                }
+                ErrorCode::ShuttingDown => {
+                    if echo_of.is_none() {
+                        self.ledger.refused(operation, refused.code);
+                    }
+                    self.dismissed = true;
+                }
+                ErrorCode::Conflict if !own && echo_of.is_none() => {
+                    self.ledger.refused(operation, refused.code);
+                }
+                code => panic!("{operation:?} was refused with {code:?}: {}", refused.text),
+            },
+            other => panic!("{operation:?} was answered by {other:?}"),
+        }
+    }
+
+    /// The connection is gone: some appends are never asked about again.
+    fn give_some_up(&mut self) {
+        for waiting in std::mem::take(&mut self.window) {
+            if waiting.own || !self.dice.one_in(4) {
+                self.window.push_back(waiting);
+            } else {
+                self.forget(waiting);
+            }
+        }
+    }
+
+    fn forget(&mut self, waiting: InFlight) {
+        if waiting.echo_of.is_none() {
+            self.ledger.unknown(waiting.operation);
+        }
+    }
+
+    fn invent(&mut self) -> InFlight {
+        if !self.old.is_empty() && self.dice.one_in(12) {
+            let index = self.dice.below(self.old.len() as u64) as usize;
+            let (operation, receipt) = self.old[index].clone();
+            return InFlight {
+                correlation: 0,
+                operation,
+                sent_before: true,
+                echo_of: Some(receipt),
+                own: false,
+            };
+        }
+        self.sequence += 1;
+        let key = (u128::from(self.number) + 1) << 96 | u128::from(self.sequence) << 32;
+        let (parts, own) = match self.dice.below(20) {
+            0..8 => (vec![self.own_part()], true),
+            8..13 => (vec![self.shared_part(Expect::Any)], false),
+            13 => (vec![self.shared_part(Expect::StreamExists)], false),
+            14 => (vec![self.shared_part(Expect::NoStream)], false),
+            15 => {
+                let guess = Expect::Exact(Revision(self.dice.below(self.sequence * 4)));
+                (vec![self.shared_part(guess)], false)
+            }
+            _ => (self.family(), false),
+        };
+        let token = (own && self.dice.one_in(4)).then_some(self.sequence);
+        let operation = Operation { key, token, parts };
+        InFlight { correlation: 0, operation, sent_before: false, echo_of: None, own }
+    }
+
+    fn data(&mut self) -> Vec<u8> {
+        let length = match self.dice.below(40) {
+            0 => self.plan.data_max_bytes as u64,
+            1..4 => self.dice.below(self.plan.data_max_bytes as u64),
+            _ => 16 + self.dice.below(600),
+        };
+        let seed = self.dice.next().to_le_bytes();
+        seed.iter().copied().cycle().take(length as usize).collect()
+    }
+
+    fn events(&mut self) -> Vec<Vec<u8>> {
+        let count = if self.dice.one_in(4) { 2 + self.dice.below(4) } else { 1 };
+        (0..count).map(|_| self.data()).collect()
+    }
+
+    /// The writer's own stream, at the revision it must have.
+    fn own_part(&mut self) -> StreamPart {
+        let expect = match self.own_next {
+            0 => Expect::NoStream,
+            next => Expect::Exact(Revision(next - 1)),
+        };
+        let events = self.events();
+        self.own_next += events.len() as u64;
+        StreamPart { name: format!("own-{}", self.number), expect, events }
+    }
+
+    fn shared_part(&mut self, expect: Expect) -> StreamPart {
+        let name = format!("shared-{}", self.dice.below(SHARED));
+        StreamPart { name, expect, events: self.events() }
+    }
+
+    /// Streams of one routing key, the last one only checked.
+    fn family(&mut self) -> Vec<StreamPart> {
+        let key = self.dice.below(4);
+        let part = |member: &str, events| {
+            let name = format!("{{family-{key}}}.{member}");
+            StreamPart { name, expect: Expect::Any, events }
+        };
+        let (first, second) = (self.events(), self.events());
+        vec![part("a", first), part("b", second), part("c", Vec::new())]
+    }
+}

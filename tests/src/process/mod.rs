@@ -1,0 +1,26 @@
+//! The real program under test: built, started, killed, watched, talked to byte by byte.
+//!
+//! Everything here lives in real time and on real disks; every wait has a limit and every process
+//! that is started is ended by its own number. A test that cannot run on a machine (no root, no
+//! loop device) says so on standard error ([`skip`]) and passes.
+//!
+//! Scratch directories lie in the target folder, because temporary folders are often file systems
+//! in memory, which the program refuses. `DUOLOG_TEST_DIR` names another place.
+
+mod crowd;
+mod ledger;
+mod loop_disk;
+mod patience;
+mod program;
+mod server;
+mod vitals;
+mod wire;
+
+pub use crowd::{Crowd, CrowdPlan};
+pub use ledger::{Ledger, Operation, StreamPart};
+pub use loop_disk::LoopDisk;
+pub use patience::{Stopwatch, pause, quiet, skip, until};
+pub use program::{Ran, duolog, run, scratch};
+pub use server::{Ended, Server, ServerOptions, free_port};
+pub use vitals::Vitals;
+pub use wire::{Answer, Page, Receipt, Refused, Wire};
