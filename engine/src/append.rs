@@ -65,8 +65,8 @@ impl Expect {
 pub struct EventView<'a> {
     /// Identity chosen by the client; not used for deduplication.
     pub id: u128,
-    /// Type, 1..=255 bytes of UTF-8.
-    pub kind: &'a str,
+    /// Type, 1..=255 bytes of UTF-8 (checked when the request was parsed, not again at each walk).
+    pub kind: &'a [u8],
     /// Metadata.
     pub metadata: &'a [u8],
     /// Payload.
@@ -78,8 +78,8 @@ pub struct EventView<'a> {
 /// One stream of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamView<'a> {
-    /// Name, 1..=255 bytes of UTF-8.
-    pub name: &'a str,
+    /// Name, 1..=255 bytes of UTF-8 (checked when the request was parsed, not again at each walk).
+    pub name: &'a [u8],
     /// Condition.
     pub expect: Expect,
     /// Events for this stream; 0 makes it a check-only stream.
@@ -197,7 +197,9 @@ impl<'a> AppendView<'a> {
         }
         let mut announced = 0_u64;
         for _ in 0..stream_count {
-            announced += u64::from(parse_stream(&mut cursor)?.event_count);
+            let stream = parse_stream(&mut cursor)?;
+            check_utf8(stream.name, "stream name")?;
+            announced += u64::from(stream.event_count);
         }
         if announced != u64::from(event_count) {
             return Err(AppendError::CountMismatch { streams: announced, request: event_count });
@@ -205,6 +207,7 @@ impl<'a> AppendView<'a> {
         let events_offset = bytes.len() - cursor.rest().len();
         for _ in 0..event_count {
             let event = parse_event(&mut cursor)?;
+            check_utf8(event.kind, "event type")?;
             if event.body.len() > event_max_bytes {
                 let (size, limit) = (event.body.len() as u64, event_max_bytes as u64);
                 return Err(AppendError::EventTooLarge { size, limit });
@@ -229,7 +232,8 @@ impl<'a> AppendView<'a> {
         // At most 256 streams, nearly always one: comparing all pairs needs no memory.
         for (index, stream) in self.streams().enumerate().skip(1) {
             if self.streams().take(index).any(|earlier| earlier.name == stream.name) {
-                return Err(AppendError::DuplicateStream(stream.name.to_owned()));
+                let name = String::from_utf8_lossy(stream.name).into_owned();
+                return Err(AppendError::DuplicateStream(name));
             }
         }
         Ok(())
@@ -273,7 +277,7 @@ impl<'a> AppendView<'a> {
         let mut hasher = blake3::Hasher::new();
         for stream in self.streams() {
             hasher.update(&[stream.name.len() as u8]);
-            hasher.update(stream.name.as_bytes());
+            hasher.update(stream.name);
             hasher.update(&stream.event_count.to_le_bytes());
         }
         for event in self.events() {
@@ -302,6 +306,14 @@ impl<'a> AppendView<'a> {
     }
 }
 
+fn check_utf8(text: &[u8], what: &'static str) -> Result<(), AppendError> {
+    // Nearly every name and type is ASCII, which is cheaper to see.
+    if text.is_ascii() || std::str::from_utf8(text).is_ok() {
+        return Ok(());
+    }
+    Err(AppendError::NotUtf8(what))
+}
+
 fn parse_stream<'a>(cursor: &mut Cursor<'a>) -> Result<StreamView<'a>, AppendError> {
     let code = cursor.u8()?;
     let name_length = usize::from(cursor.u8()?);
@@ -315,7 +327,6 @@ fn parse_stream<'a>(cursor: &mut Cursor<'a>) -> Result<StreamView<'a>, AppendErr
         return Err(AppendError::NameLength(name_length));
     }
     let name = cursor.take(name_length)?;
-    let name = std::str::from_utf8(name).map_err(|_| AppendError::NotUtf8("stream name"))?;
     let expect = Expect::from_code(code, revision).ok_or(AppendError::UnknownExpectation(code))?;
     Ok(StreamView { name, expect, event_count })
 }
@@ -339,7 +350,6 @@ fn parse_event<'a>(cursor: &mut Cursor<'a>) -> Result<EventView<'a>, AppendError
     let body = cursor.take(length)?;
     let (kind, rest) = body.split_at(type_length);
     let (metadata, data) = rest.split_at(metadata_length);
-    let kind = std::str::from_utf8(kind).map_err(|_| AppendError::NotUtf8("event type"))?;
     Ok(EventView { id, kind, metadata, data, body })
 }
 

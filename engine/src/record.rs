@@ -234,8 +234,8 @@ pub struct EventParts<'a> {
     pub hlc: Hlc,
     /// Identity chosen by the client.
     pub id: u128,
-    /// Stream name, 1..=255 bytes.
-    pub stream: &'a str,
+    /// Stream name, 1..=255 bytes of UTF-8.
+    pub stream: &'a [u8],
     /// Length of the type at the start of `body`, 1..=255.
     pub type_length: u8,
     /// Length of the metadata behind the type.
@@ -262,7 +262,7 @@ pub fn encode_event(out: &mut Vec<u8>, parts: &EventParts<'_>) {
     out.extend_from_slice(&parts.metadata_length.to_le_bytes());
     out.extend_from_slice(&(data_length as u32).to_le_bytes());
     out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(parts.stream.as_bytes());
+    out.extend_from_slice(parts.stream);
     out.extend_from_slice(parts.body);
     finish(out, start);
 }

@@ -9,7 +9,7 @@ use duolog_engine::index::heads::{Head, Heads};
 use duolog_engine::index::key_file::SegmentKeys;
 use duolog_engine::index::keys::KeyWindow;
 use duolog_engine::index::span::Direction;
-use duolog_engine::index::tail::{Tail, TailCapacity};
+use duolog_engine::index::tail::{Tail, TailCapacity, TailSlot};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -107,6 +107,7 @@ fn heads_whose_flush_keeps_up_never_allocate() {
                     next_revision: Revision(1),
                     fencing_token: 0,
                     last_generation: Generation(segment as u32),
+                    tail_slot: TailSlot::NONE,
                 };
                 heads.put(stream(number), head);
                 heads.get(stream(number / 2));

@@ -14,7 +14,7 @@ use duolog_engine::index::run::RunScope;
 use duolog_engine::index::run_view::RunView;
 use duolog_engine::index::run_writer::write_tail;
 use duolog_engine::index::span::Direction;
-use duolog_engine::index::tail::{Tail, TailCapacity};
+use duolog_engine::index::tail::{Tail, TailCapacity, TailSlot};
 use duolog_engine::limits::IDEMPOTENCY_WINDOW_DEFAULT;
 use duolog_engine::segment::LogEnd;
 
@@ -80,6 +80,7 @@ fn figures_of_the_append_path() {
                     next_revision: Revision(0),
                     fencing_token: 0,
                     last_generation: Generation(1),
+                    tail_slot: TailSlot::NONE,
                 });
                 heads.put(stream, Head { next_revision: head.next_revision.next(), ..head });
             }

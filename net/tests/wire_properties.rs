@@ -154,7 +154,7 @@ proptest! {
                 revision: Revision(!number),
                 hlc: Hlc(number / 2),
                 id: u128::from(*number) << 50,
-                stream: "s",
+                stream: b"s",
                 type_length: kind.len() as u8,
                 metadata_length: metadata.len() as u32,
                 body: &[kind.as_bytes(), metadata, data].concat(),

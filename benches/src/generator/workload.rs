@@ -233,7 +233,7 @@ mod tests {
             let append = AppendView::parse(value.body, 1 << 20).unwrap();
             assert!(append.key().is_some());
             let view = append.streams().next().unwrap();
-            assert_eq!(view.name, format!("bench-0000000000000007-{stream}"));
+            assert_eq!(view.name, format!("bench-0000000000000007-{stream}").as_bytes());
             let next = wanted.entry(stream).or_insert(0_u64);
             let expect =
                 next.checked_sub(1).map_or(Expect::NoStream, |last| Expect::Exact(Revision(last)));

@@ -141,9 +141,9 @@ impl State {
             let receipt = Appended { replayed: true, ..*receipt };
             return receipt.encode(out, correlation, [*span]);
         }
-        let shard = shard_of(stream.name.as_bytes(), SHARDS);
+        let shard = shard_of(stream.name, SHARDS);
         let log = &mut self.shards[shard.0 as usize];
-        let next = log.iter().filter(|event| event.stream == stream.name).count() as u64;
+        let next = log.iter().filter(|event| event.stream.as_bytes() == stream.name).count() as u64;
         if !stream.expect.holds(Revision(next)) {
             let error = ErrorFrame::conflict(0, stream.expect, Revision(next));
             return error.encode(out, correlation, "not as expected");
@@ -163,7 +163,8 @@ impl State {
             };
             let mut record = Vec::new();
             encode_event(&mut record, &parts);
-            let (stream, kind) = (stream.name.to_owned(), event.kind.to_owned());
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            let (stream, kind) = (text(stream.name), text(event.kind));
             log.push(Stored { stream, kind, record });
         }
         let receipt = Appended {

@@ -87,7 +87,7 @@ impl Sample {
                 revision: Revision(lsn.0 - 1),
                 hlc,
                 id: u128::from(lsn.0),
-                stream: "s",
+                stream: b"s",
                 type_length: 1,
                 metadata_length: 0,
                 body: b"t{\"a\":1}",

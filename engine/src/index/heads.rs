@@ -13,6 +13,7 @@
 use hashbrown::HashTable;
 
 use crate::ids::{Generation, Revision, StreamId};
+use crate::index::tail::TailSlot;
 
 /// What admission has to know of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Head {
     pub fencing_token: u64,
     /// Segment of the last write (or any earlier flushed one, for an entry that was looked up).
     pub last_generation: Generation,
+    /// Where that segment's tail keeps the stream; means nothing for a head that was looked up.
+    pub tail_slot: TailSlot,
 }
 
 /// 40 bytes: a `StreamId` in one piece would be aligned to 16 and make it 48.
@@ -32,6 +35,7 @@ struct Slot {
     next_revision: Revision,
     fencing_token: u64,
     last_generation: Generation,
+    tail_slot: TailSlot,
 }
 
 const _: () = assert!(size_of::<Slot>() == 40);
@@ -66,6 +70,7 @@ impl Half {
             next_revision: slot.next_revision,
             fencing_token: slot.fencing_token,
             last_generation: slot.last_generation,
+            tail_slot: slot.tail_slot,
         })
     }
 
@@ -91,8 +96,8 @@ impl Half {
 
 impl Slot {
     const fn new(id: [u64; 2], head: Head) -> Self {
-        let Head { next_revision, fencing_token, last_generation } = head;
-        Self { id, next_revision, fencing_token, last_generation }
+        let Head { next_revision, fencing_token, last_generation, tail_slot } = head;
+        Self { id, next_revision, fencing_token, last_generation, tail_slot }
     }
 }
 
@@ -182,6 +187,7 @@ mod tests {
             next_revision: Revision(next),
             fencing_token: next * 3,
             last_generation: Generation(generation),
+            tail_slot: TailSlot::NONE,
         }
     }
 

@@ -37,6 +37,15 @@ impl TailCapacity {
     }
 }
 
+/// Where a tail keeps a stream; good until the tail is cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailSlot(u32);
+
+impl TailSlot {
+    /// For a stream whose slot is not known.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Tail {
@@ -99,30 +108,47 @@ impl Tail {
     }
 
     /// Adds the event of `stream` at byte `offset` of the segment. Revisions of a stream must come
-    /// gapless, offsets ascending; `fencing_token` is the append's.
+    /// gapless, offsets ascending; `fencing_token` is the append's. Returns the stream's slot, for
+    /// [`Tail::push_at`].
     pub fn push(
         &mut self,
         stream: StreamId,
         revision: Revision,
         offset: u32,
         fencing_token: Option<u64>,
-    ) {
-        debug_assert!(offset.is_multiple_of(RECORD_ALIGN_BYTES as u32));
-        let fencing_token = fencing_token.unwrap_or(0);
-        let Self { slots, streams, chunks, .. } = self;
+    ) -> TailSlot {
+        let Self { slots, streams, .. } = self;
         let same = |slot: &u32| streams[*slot as usize].id == stream;
         match slots.entry(hash(stream), same, |slot| hash(streams[*slot as usize].id)) {
             Entry::Occupied(slot) => {
-                let postings = &mut streams[*slot.get() as usize];
-                let expected = postings.span().next();
-                assert_eq!(revision, expected, "revisions of {stream:?} have a gap");
-                postings.push(chunks, offset, fencing_token);
+                let slot = TailSlot(*slot.get());
+                self.push_at(slot, stream, revision, offset, fencing_token);
+                slot
             }
             Entry::Vacant(slot) => {
-                slot.insert(word(streams.len()));
-                streams.push(Postings::new(stream, revision, offset, fencing_token));
+                let new = word(streams.len());
+                slot.insert(new);
+                streams.push(Postings::new(stream, revision, offset, fencing_token.unwrap_or(0)));
+                self.event_count += 1;
+                TailSlot(new)
             }
         }
+    }
+
+    /// [`Tail::push`] for a stream whose slot in this very generation is known: no search.
+    pub fn push_at(
+        &mut self,
+        slot: TailSlot,
+        stream: StreamId,
+        revision: Revision,
+        offset: u32,
+        fencing_token: Option<u64>,
+    ) {
+        debug_assert!(offset.is_multiple_of(RECORD_ALIGN_BYTES as u32));
+        let postings = &mut self.streams[slot.0 as usize];
+        assert_eq!(postings.id, stream, "a slot belongs to one stream of one generation");
+        assert_eq!(revision, postings.span().next(), "revisions of {stream:?} have a gap");
+        postings.push(&mut self.chunks, offset, fencing_token.unwrap_or(0));
         self.event_count += 1;
     }
 

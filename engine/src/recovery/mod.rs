@@ -177,10 +177,10 @@ impl Rebuild {
                     };
                     let fencing_token = known.max(token.unwrap_or(0));
                     let highest = (fencing_token > 0).then_some(fencing_token);
-                    self.tail.push(stream, event.revision, offset, highest);
+                    let tail_slot = self.tail.push(stream, event.revision, offset, highest);
                     let next_revision = event.revision.next();
                     let last_generation = place.generation;
-                    let head = Head { next_revision, fencing_token, last_generation };
+                    let head = Head { next_revision, fencing_token, last_generation, tail_slot };
                     self.heads.put(stream, head);
                     self.events += 1;
                 }

@@ -14,6 +14,7 @@ use crate::block::BLOCK_HEADER_BYTES;
 use crate::ids::{Generation, Lsn, Now, Place, Revision, StreamId};
 use crate::index::heads::Head;
 use crate::index::span::Direction;
+use crate::index::tail::TailSlot;
 use crate::record::{self, AppendParts, EventParts, RECORD_ALIGN_BYTES, StreamRange};
 use crate::route::shard_of;
 
@@ -21,8 +22,12 @@ use crate::route::shard_of;
 const BUSY_RETRY_AFTER_MS: u32 = 5;
 
 /// A stream without events.
-const NO_HEAD: Head =
-    Head { next_revision: Revision(0), fencing_token: 0, last_generation: Generation(0) };
+const NO_HEAD: Head = Head {
+    next_revision: Revision(0),
+    fencing_token: 0,
+    last_generation: Generation(0),
+    tail_slot: TailSlot::NONE,
+};
 
 /// Reused memory of one admission.
 #[derive(Debug, Default)]
@@ -118,7 +123,7 @@ impl Shard {
         }
         let mut first = None;
         for (stream_index, stream) in (0_u16..).zip(view.streams()) {
-            let own = shard_of(stream.name.as_bytes(), self.config.shard_count);
+            let own = shard_of(stream.name, self.config.shard_count);
             let first = *first.get_or_insert(own);
             if own != first || own != self.config.shard {
                 return Some(Refusal::CrossShard { stream_index, first, other: own });
@@ -131,7 +136,7 @@ impl Shard {
     fn identify(&mut self, view: &AppendView<'_>) {
         self.scratch.streams.clear();
         for stream in view.streams() {
-            let id = StreamId::of(stream.name.as_bytes());
+            let id = StreamId::of(stream.name);
             self.scratch.streams.push((id, NO_HEAD));
         }
     }
@@ -341,6 +346,8 @@ impl Shard {
             let fencing_token = head.fencing_token.max(view.fencing_token().unwrap_or(0));
             let token = (fencing_token > 0).then_some(fencing_token);
             let mut revision = head.next_revision;
+            let here = head.last_generation == generation;
+            let mut slot = if here { head.tail_slot } else { TailSlot::NONE };
             for _ in 0..stream.event_count {
                 let event = events.next().expect("counts were checked when it was parsed");
                 let place = self.open.record_place();
@@ -355,14 +362,18 @@ impl Shard {
                     body: event.body,
                 };
                 record::encode_event(&mut self.open.bytes, &parts);
-                self.tail.push(id, revision, place.offset, token);
+                if slot == TailSlot::NONE {
+                    slot = self.tail.push(id, revision, place.offset, token);
+                } else {
+                    self.tail.push_at(slot, id, revision, place.offset, token);
+                }
                 revision = revision.next();
                 lsn = lsn.next();
             }
             if stream.event_count > 0 {
-                let last_generation = generation;
-                self.heads
-                    .put(id, Head { next_revision: revision, fencing_token, last_generation });
+                let (next_revision, last_generation, tail_slot) = (revision, generation, slot);
+                let head = Head { next_revision, fencing_token, last_generation, tail_slot };
+                self.heads.put(id, head);
             }
         }
     }
@@ -398,9 +409,8 @@ impl Shard {
         if self.heads.get(stream).is_none() {
             // Not in any sealed segment: the filter erred. A head at 0 says so.
             let stored = head.unwrap_or(StoredHead { next: Revision(0), fencing_token: 0 });
-            let last_generation = Generation(0);
             let StoredHead { next: next_revision, fencing_token } = stored;
-            self.heads.put(stream, Head { next_revision, fencing_token, last_generation });
+            self.heads.put(stream, Head { next_revision, fencing_token, ..NO_HEAD });
         }
         self.run_parked(now, stream, out);
         self.finish_draining(out);

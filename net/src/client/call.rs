@@ -238,7 +238,8 @@ impl Request {
         let index = usize::from(view.stream_index.unwrap_or(0));
         let parsed = AppendView::parse(&self.body, self.body.len());
         let name = parsed.ok().and_then(|append| append.streams().nth(index));
-        name.map(|stream| stream.name.to_owned()).unwrap_or_default()
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        name.map(|stream| text(stream.name)).unwrap_or_default()
     }
 }
 

@@ -263,7 +263,7 @@ mod tests {
                 revision: Revision(revision),
                 hlc: Hlc(1 << 16),
                 id: 9,
-                stream: "s",
+                stream: b"s",
                 type_length: 1,
                 metadata_length: 0,
                 body: &body,

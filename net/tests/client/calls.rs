@@ -43,11 +43,11 @@ async fn an_append_says_what_was_asked_and_gives_the_receipt() {
         assert_eq!(append.key().map(|key| key.0), Some(0x1234));
         assert_eq!(append.fencing_token(), Some(9));
         let streams: Vec<_> = append.streams().collect();
-        assert_eq!((streams[0].name, streams[0].event_count), ("{a}.one", 1));
+        assert_eq!((streams[0].name, streams[0].event_count), (&b"{a}.one"[..], 1));
         assert_eq!(streams[0].expect, Expect::Exact(Revision(4)));
-        assert_eq!((streams[1].name, streams[1].event_count), ("{a}.two", 0));
+        assert_eq!((streams[1].name, streams[1].event_count), (&b"{a}.two"[..], 0));
         let event = append.events().next().unwrap();
-        assert_eq!((event.id, event.kind), (7, "placed"));
+        assert_eq!((event.id, event.kind), (7, &b"placed"[..]));
         assert_eq!((event.metadata, event.data), (&b"meta"[..], &b"data"[..]));
         peer.receipt_with(request.correlation, 17, true).await;
     });
@@ -311,7 +311,7 @@ async fn no_more_is_in_flight_than_the_server_allows_and_dropped_calls_are_not_s
     assert!(third.await.unwrap_err().is_cancelled());
     peer.receipt(requests[0].correlation, 1).await;
     let next = peer.request().await;
-    assert_eq!(view(&next).streams().next().unwrap().name, "4");
+    assert_eq!(view(&next).streams().next().unwrap().name, b"4");
     peer.receipt(requests[1].correlation, 2).await;
     peer.receipt(next.correlation, 4).await;
     for (call, lsn) in [(first, 1), (second, 2), (fourth, 4)] {

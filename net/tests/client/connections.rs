@@ -241,7 +241,9 @@ async fn serve_until_idle(peer: &mut Peer) -> Vec<String> {
     let (mut streams, idle) = (Vec::new(), Duration::from_millis(300));
     while let Ok(Some(request)) = tokio::time::timeout(idle, peer.next()).await {
         let append = AppendView::parse(&request.body, 1 << 20).expect("an append");
-        streams.extend(append.streams().map(|stream| stream.name.to_owned()));
+        streams.extend(
+            append.streams().map(|stream| String::from_utf8_lossy(stream.name).into_owned()),
+        );
         peer.receipt(request.correlation, 1).await;
     }
     streams

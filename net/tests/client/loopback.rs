@@ -22,7 +22,7 @@ const PAGE_EVENTS: usize = 7;
 #[derive(Default)]
 struct Store {
     records: Vec<Vec<u8>>,
-    streams: BTreeMap<String, Vec<usize>>,
+    streams: BTreeMap<Vec<u8>, Vec<usize>>,
     keys: BTreeMap<u128, (Appended, Vec<StreamSpan>)>,
 }
 
@@ -96,7 +96,7 @@ impl Store {
     }
 
     fn read_stream(&self, read: &ReadStream<'_>, out: &mut Vec<u8>, correlation: u64) {
-        let places = self.streams.get(read.stream).map_or(&[][..], Vec::as_slice);
+        let places = self.streams.get(read.stream.as_bytes()).map_or(&[][..], Vec::as_slice);
         let from = usize::try_from(read.from.0).unwrap_or(usize::MAX);
         let mut page = StreamPage::begin(out, correlation);
         let (end, next) = match read.direction {

@@ -19,7 +19,7 @@ fn record(stream: &str, number: u64) -> Vec<u8> {
             revision: Revision(number),
             hlc: Hlc(5 << 16),
             id: u128::from(number),
-            stream,
+            stream: stream.as_bytes(),
             type_length: 1,
             metadata_length: 2,
             body: b"tmmdata",

@@ -39,7 +39,7 @@ impl ShardLoop {
                     }
                 };
                 let first = view.streams().next().expect("parse() wants at least one stream");
-                let target = shard_of(first.name.as_bytes(), count);
+                let target = shard_of(first.name, count);
                 if target != self.id() {
                     let foreign = ForeignRequest::Append(body.to_vec());
                     return self.forward(connection, ticket, target, foreign, answers);
