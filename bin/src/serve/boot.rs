@@ -86,7 +86,7 @@ impl Node {
         }
         let started = background::start_files(files);
         let (file_jobs, file_thread) = started.map_err(|error| internal(&error))?;
-        let started = index::start(indexed);
+        let started = index::start(indexed, Arc::clone(&ended));
         let (index_jobs, index_thread) = started.map_err(|error| internal(&error))?;
         let (ready, readiness) = bounded(loops.len());
         let mut shards = Vec::new();

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -58,33 +59,37 @@ pub enum IndexJob {
 /// Starts the thread. `shards`: files and inbox of each shard, in order.
 pub fn start(
     shards: Vec<(IndexFiles, Arc<Inbox>)>,
+    ended: Arc<AtomicBool>,
 ) -> io::Result<(Sender<IndexJob>, JoinHandle<()>)> {
     let (sender, receiver) = bounded(JOBS_MAX);
     let thread = std::thread::Builder::new().name("index".to_owned());
-    let thread = thread.spawn(move || run(shards, &receiver))?;
+    let thread = thread.spawn(move || run(shards, &receiver, &ended))?;
     Ok((sender, thread))
 }
 
-fn run(mut shards: Vec<(IndexFiles, Arc<Inbox>)>, jobs: &Receiver<IndexJob>) {
+fn run(mut shards: Vec<(IndexFiles, Arc<Inbox>)>, jobs: &Receiver<IndexJob>, ended: &AtomicBool) {
     for job in jobs {
         match job {
             IndexJob::Save(shard, sealed) => {
                 let (files, inbox) = &mut shards[shard.0 as usize];
-                save(files, inbox, &sealed);
+                save(files, inbox, &sealed, ended);
             }
             IndexJob::End => return,
         }
         // Saves first: a tail that waits takes memory, a merge only makes reads cheaper.
-        while jobs.is_empty() && maintain(&mut shards) {}
+        while jobs.is_empty() && !ended.load(Ordering::Relaxed) && maintain(&mut shards) {}
     }
 }
 
 /// Saves; on an error (a full disk) again and again: the log goes on meanwhile, the index of the
 /// segment stays in memory, and a restart would rebuild it.
-fn save(files: &mut IndexFiles, inbox: &Inbox, sealed: &Arc<Sealed>) {
+fn save(files: &mut IndexFiles, inbox: &Inbox, sealed: &Arc<Sealed>, ended: &AtomicBool) {
     let generation = sealed.generation;
     while let Err(error) = files.add(sealed) {
         tracing::warn!(%generation, %error, event = "index_not_saved");
+        if ended.load(Ordering::Relaxed) {
+            return;
+        }
         #[expect(clippy::disallowed_methods, reason = "a background thread that may wait")]
         std::thread::sleep(RETRY);
     }

@@ -43,4 +43,8 @@ fn watch(inboxes: &[Arc<Inbox>], bound: Duration, ended: &AtomicBool) {
         #[expect(clippy::disallowed_methods, reason = "a thread that does nothing but wait")]
         std::thread::sleep(if busy { BUSY.min(bound) } else { bound });
     }
+    for (shard, inbox) in inboxes.iter().enumerate() {
+        let rescues = inbox.rescues.load(Ordering::Relaxed);
+        tracing::info!(event = "watchdog", shard, rescues, "bells rung for a shard with work");
+    }
 }
