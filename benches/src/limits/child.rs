@@ -82,6 +82,12 @@ impl Server {
         Ok(server)
     }
 
+    /// The process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn wait_until_it_serves(&mut self, name: &'static str, log: &Path) -> Result<(), ChildError> {
         let clock = Clock::start();
         while TcpStream::connect_timeout(&self.addr, Duration::from_secs(1)).is_err() {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::spread::Spread;
-use super::{CONNECTIONS, EVENT_SIZE_BYTES, LimitsSettings, Round, Sample};
+use super::{CONNECTIONS, EVENT_SIZE_BYTES, LimitsSettings, NOISE_MAX_PERCENT, Round, Sample};
 
 /// The connection count of the throughput target.
 const TARGET_CONNECTIONS: u32 = 256;
@@ -71,6 +71,8 @@ pub struct LoadReport {
     pub errors: u64,
     /// Rounds in which the generator was the bottleneck: the server could do more.
     pub client_limited_rounds: u64,
+    /// What other programs used of the processor meanwhile, percent of one core.
+    pub noise_percent: Spread,
 }
 
 impl LimitsReport {
@@ -150,24 +152,51 @@ impl LimitsReport {
                 duolog.p50_us.to_text(0),
             )?;
         }
-        let limit = (self.p50_over_limit, P50_OVER_LIMIT_MAX);
         let spread = self.p50_over_limit_spread.to_text(2);
-        let verdict = verdict(limit.0.map(|ratio| ratio <= limit.1));
-        writeln!(text, "\np50_over_limit            {spread}, target <= {}: {verdict}", limit.1)?;
-        let floor = (self.throughput_over_skeleton, THROUGHPUT_OVER_SKELETON_MIN);
-        let by_connections = &self.throughput_over_skeleton_by_connections;
-        let spread = by_connections.get(&TARGET_CONNECTIONS).copied().unwrap_or_default();
+        let reached = self.p50_over_limit.map(|ratio| ratio <= P50_OVER_LIMIT_MAX);
+        let verdict = self.verdict(reached, 1);
         writeln!(
             text,
-            "throughput_over_skeleton  {}, target >= {} at {TARGET_CONNECTIONS}: {}",
+            "\np50_over_limit            {spread}, target <= {P50_OVER_LIMIT_MAX}: {verdict}"
+        )?;
+        let by_connections = &self.throughput_over_skeleton_by_connections;
+        let spread = by_connections.get(&TARGET_CONNECTIONS).copied().unwrap_or_default();
+        let reached =
+            self.throughput_over_skeleton.map(|ratio| ratio >= THROUGHPUT_OVER_SKELETON_MIN);
+        writeln!(
+            text,
+            "throughput_over_skeleton  {}, target >= {THROUGHPUT_OVER_SKELETON_MIN} at \
+             {TARGET_CONNECTIONS}: {}",
             spread.to_text(2),
-            floor.1,
-            self::verdict(floor.0.map(|ratio| ratio >= floor.1)),
+            self.verdict(reached, TARGET_CONNECTIONS),
         )?;
         self.write_warnings(text)
     }
 
+    /// A figure of a noisy step proves nothing in either direction.
+    fn verdict(&self, reached: Option<bool>, connections: u32) -> &'static str {
+        let mut loads = self.duolog.iter();
+        let load = loads.find(|load| load.connections == connections);
+        let noise = load.and_then(|load| load.noise_percent.median);
+        match reached {
+            None => "not measured",
+            Some(_) if noise > Some(NOISE_MAX_PERCENT) => "not proven, the machine was busy",
+            Some(true) => "reached",
+            Some(false) => "missed",
+        }
+    }
+
     fn write_warnings(&self, text: &mut String) -> std::fmt::Result {
+        for load in &self.duolog {
+            if load.noise_percent.median > Some(NOISE_MAX_PERCENT) {
+                writeln!(
+                    text,
+                    "WARNING at {}: other programs used {} % of a core; figures suffer",
+                    load.connections,
+                    load.noise_percent.to_text(0)
+                )?;
+            }
+        }
         for (name, loads) in [("skeleton", &self.skeleton), ("duolog", &self.duolog)] {
             for load in loads {
                 let (count, rounds) = (load.connections, load.client_limited_rounds);
@@ -192,14 +221,6 @@ fn over_limit(round: &Round, server: &[Sample]) -> Option<f64> {
     Some(server.first()?.p50_us? / limit)
 }
 
-const fn verdict(reached: Option<bool>) -> &'static str {
-    match reached {
-        Some(true) => "reached",
-        Some(false) => "missed",
-        None => "not measured",
-    }
-}
-
 fn loads(rounds: &[Round], server: fn(&Round) -> &Vec<Sample>) -> Vec<LoadReport> {
     let report = |(index, connections): (usize, &u32)| {
         let samples: Vec<&Sample> =
@@ -213,6 +234,7 @@ fn loads(rounds: &[Round], server: fn(&Round) -> &Vec<Sample>) -> Vec<LoadReport
             p50_us: of(|sample| sample.p50_us),
             p99_us: of(|sample| sample.p99_us),
             errors: samples.iter().map(|sample| sample.errors).sum(),
+            noise_percent: of(|sample| sample.noise_percent),
             client_limited_rounds: samples.iter().filter(|sample| sample.client_limited).count()
                 as u64,
         }
@@ -228,7 +250,14 @@ mod tests {
 
     fn sample(throughput_per_s: f64, p50_us: f64) -> Sample {
         let (p50_us, p99_us) = (Some(p50_us), None);
-        Sample { throughput_per_s, p50_us, p99_us, errors: 0, client_limited: false }
+        Sample {
+            throughput_per_s,
+            p50_us,
+            p99_us,
+            errors: 0,
+            client_limited: false,
+            noise_percent: Some(1.0),
+        }
     }
 
     fn settings() -> LimitsSettings {
@@ -269,6 +298,7 @@ mod tests {
             p99_us: None,
             errors: 9,
             client_limited: false,
+            noise_percent: None,
         };
         let round = Round { skeleton: vec![empty; 4], duolog: vec![empty; 4], ..Round::default() };
         let report = LimitsReport::new(&settings(), &[round]);
