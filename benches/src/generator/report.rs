@@ -307,3 +307,48 @@ impl SettingsReport {
 fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::clock::ThreadUse;
+    use super::*;
+
+    fn client(used_ms: &[(u64, u64)]) -> ClientReport {
+        let settings = Settings {
+            addr: "127.0.0.1:1".parse().unwrap(),
+            workload: Workload::Append,
+            connections: 2,
+            in_flight: 1,
+            streams: 1,
+            event_size_bytes: 1,
+            duration: Duration::from_secs(1),
+            warm_up: Duration::ZERO,
+            drain: Duration::ZERO,
+            expectation: Expectation::Any,
+            with_keys: false,
+            rate_per_s: None,
+            threads: 2,
+            run_id: 1,
+        };
+        let tally = |&(cpu_ms, waited_ms): &(u64, u64)| Tally {
+            thread_use: ThreadUse { cpu_ns: cpu_ms * 1_000_000, waited_ns: waited_ms * 1_000_000 },
+            ..Tally::default()
+        };
+        ClientReport::new(&settings, &used_ms.iter().map(tally).collect::<Vec<_>>())
+    }
+
+    /// One thread without reserve is enough to make the figures the generator's. Broken if the
+    /// threads' average decides, or if waiting for a processor does not count.
+    #[test]
+    fn a_generator_at_its_limit_says_so() {
+        assert!(!client(&[(900, 40), (100, 0)]).client_limited);
+        let limited = client(&[(100, 0), (700, 260)]);
+        assert!(limited.client_limited);
+        assert_eq!(limited.cpu_percent, [10.0, 70.0]);
+        let mut text = String::new();
+        limited.write_text(&mut text).unwrap();
+        assert!(text.contains("client-limited"), "{text}");
+    }
+}
