@@ -99,8 +99,8 @@ fn a_window_of_any_size_never_allocates() {
 fn heads_whose_flush_keeps_up_never_allocate() {
     for capacity in [2_usize, 100, 7 << 11] {
         let mut heads = Heads::with_capacity(capacity);
-        // A half takes the streams of one segment and those of earlier ones that stood in front.
-        let in_segment = (capacity as u64 / 2 - capacity as u64 / 64).max(1);
+        // A half takes the streams of two segments: those of one may lie in both halves.
+        let in_segment = (capacity as u64 / 4).max(1);
         let made = allocations(|| {
             for number in 0..20 * capacity as u64 {
                 let segment = number / in_segment + 1;

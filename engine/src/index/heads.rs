@@ -8,8 +8,8 @@
 //!
 //! Promise: an entry written in a segment whose run is not on disk yet is never dropped. When the
 //! flush lags behind, young grows past its half instead, by at most the streams of the segments
-//! that are not flushed yet. A half with room for the streams of one segment and for the entries in
-//! front never grows; a smaller one may have to move to a larger table once. A stream without an entry is looked up in the
+//! that are not flushed yet. A half with room for the streams of two segments never grows; a
+//! smaller one may have to move to a larger table once. A stream without an entry is looked up in the
 //! tails, then in the runs, newest first.
 
 use hashbrown::HashTable;
