@@ -2,15 +2,16 @@
 
 use std::path::Path;
 
+use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use duolog_engine::disk::index_store::{IndexFiles, OpenedIndex};
 use duolog_engine::disk::mark::MarkFile;
 use duolog_engine::disk::shard_dir::{DirSource, ShardDir};
 use duolog_engine::ids::{Generation, Lsn, Place, ShardId};
 use duolog_engine::recovery::{
-    Checkpoint, Damage, Ending, LogIdentity, LogSource, RecoverError, empty_log, recover,
+    Checkpoint, Damage, Ending, LogIdentity, LogSource, Proof, RecoverError, empty_log, recover,
 };
 use duolog_engine::segment::{LogEnd, SegmentHeader};
-use duolog_engine::shard::{Layout, Shard, ShardConfig};
+use duolog_engine::shard::{Shard, ShardConfig};
 
 use super::uring::LogMap;
 use crate::exit::{Exit, Failure};
@@ -52,7 +53,7 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
     dir.settle(flushed).map_err(failed_io)?;
     let end = end.unwrap_or_else(|| empty_log(identity));
     let mut source = DirSource::new(dir.clone());
-    if let Some(damage) = missing(&mut source, flushed, &end, config.layout).map_err(failed_io)? {
+    if let Some(damage) = missing(&mut source, flushed, &end).map_err(failed_io)? {
         return Err(damaged(&dir, shard, &damage));
     }
     let checkpoint = Checkpoint { flushed, end, mark: marked, keys };
@@ -78,16 +79,24 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
 }
 
 fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage) -> Failure {
+    let Damage { first, last, place, proof } = damage;
+    let missing = match proof {
+        Proof::Committed => format!(
+            "acknowledged events with LSN {first} to {last} are missing or unreadable (segment \
+             {}, offset {})",
+            place.generation, place.offset
+        ),
+        Proof::FileLost => format!(
+            "a segment file behind segment {}, offset {} is missing or was cut short; events with \
+             LSN {first} to {last} and perhaps later ones are missing",
+            place.generation, place.offset
+        ),
+    };
     let text = format!(
-        "the log of shard {shard} in {} is damaged: acknowledged events with LSN {} to {} are \
-         missing or unreadable (segment {}, offset {}). The node does not start, because it would \
-         go on as if they had never been. Run `duolog verify` for the whole picture and restore \
-         the data directory from a backup",
+        "the log of shard {shard} in {} is damaged: {missing}. The node does not start, because \
+         it would go on as if they had never been. Run `duolog verify` for the whole picture and \
+         restore the data directory from a backup",
         dir.path().display(),
-        damage.first,
-        damage.last,
-        damage.place.generation,
-        damage.place.offset
     );
     Failure::new(Exit::LogDamaged, text)
 }
@@ -109,22 +118,26 @@ fn missing(
     source: &mut DirSource,
     flushed: Generation,
     end: &LogEnd,
-    layout: Layout,
 ) -> std::io::Result<Option<Damage>> {
     let found = source.segments()?;
-    let mut before = Lsn(0);
+    let mut before = None;
     let mut gap: Option<(Generation, Lsn)> = None;
     for generation in (1..=flushed.0).map(Generation) {
-        let whole = u64::from(layout.segment_size_bytes);
         let there = found.binary_search_by_key(&generation, |(known, _)| *known);
-        let complete = there.is_ok_and(|index| found[index].1 == whole);
-        let header = if complete { header(source, generation)? } else { None };
-        match (header, gap) {
+        let size = there.map_or(0, |index| found[index].1);
+        let header = header(source, generation)?;
+        let whole = header.filter(|header| {
+            header.generation == generation && u64::from(header.size_bytes) == size
+        });
+        match (whole, gap) {
             (Some(header), Some((at, first))) => {
                 return Ok(Some(damage(at, first, header.base.lsn)));
             }
-            (Some(header), None) => before = header.base.lsn,
-            (None, None) => gap = Some((generation, before.next())),
+            (Some(header), None) => before = Some(header),
+            (None, None) => {
+                let last = before.map_or(Ok(Lsn(0)), |header| last_lsn(source, &header))?;
+                gap = Some((generation, last.next()));
+            }
             (None, Some(_)) => {}
         }
     }
@@ -132,7 +145,24 @@ fn missing(
 }
 
 fn damage(generation: Generation, first: Lsn, last: Lsn) -> Damage {
-    Damage { first, last, place: Place { generation, offset: 0 } }
+    Damage { first, last, place: Place { generation, offset: 0 }, proof: Proof::Committed }
+}
+
+/// The last LSN in a segment, as far as its blocks' headers lead.
+fn last_lsn(source: &mut DirSource, segment: &SegmentHeader) -> std::io::Result<Lsn> {
+    let (mut lsn, mut offset) = (segment.base.lsn, u64::from(segment.align_bytes));
+    loop {
+        let mut bytes = [0; BLOCK_HEADER_BYTES];
+        let read = source.read(segment.generation, offset, &mut bytes)?;
+        match BlockHeader::decode(&bytes[..read]) {
+            Ok(header) if header.first_lsn == lsn.next() => {
+                lsn = header.last_lsn();
+                let end = offset + header.length() as u64;
+                offset = end.next_multiple_of(u64::from(segment.align_bytes));
+            }
+            _ => return Ok(lsn),
+        }
+    }
 }
 
 fn header(

@@ -69,11 +69,13 @@ impl ShardDir {
 
     /// Sets aside the segment files beyond `newest`: prepared and never used, or used by blocks
     /// that were never acknowledged. Their content stays; generation and hash link tell it from
-    /// what will be written there (invariant D5).
+    /// what will be written there (invariant D5). The last one goes first, durably, so that a crash
+    /// in between leaves no gap: a gap means that a segment was lost.
     pub fn set_aside_beyond(&self, newest: Generation) -> io::Result<()> {
-        for (generation, _) in self.numbered("seg-")? {
+        for (generation, _) in self.numbered("seg-")?.into_iter().rev() {
             if generation > newest {
                 fs::rename(self.segment(generation), self.spare(generation))?;
+                self.sync()?;
             }
         }
         match fs::remove_file(self.unfinished()) {

@@ -6,7 +6,7 @@
 
 mod scan;
 
-pub use scan::{Damage, Ending, Found, LogIdentity, Scan, ScanEnd, ScanStart};
+pub use scan::{Damage, Ending, Found, LogIdentity, Proof, Scan, ScanEnd, ScanStart};
 
 use crate::block::{Block, genesis};
 use crate::ids::{ClusterId, Generation, Hlc, LeaseEpoch, Lsn, Place, StreamId};
@@ -127,7 +127,12 @@ pub fn recover<S: LogSource>(
             Found::Block(place, block) => rebuild.block(place, block, store),
             Found::Rotated(generation, end) => rebuild.rotated(generation, end, store),
         })?;
-    let Place { generation: newest, offset } = scan.place;
+    let Place { generation: newest, mut offset } = scan.place;
+    let layout = config.layout;
+    if (scan.size_bytes, scan.align_bytes) != (segment_size_bytes, layout.align_bytes) {
+        // Made with other settings: it takes no more blocks, the log goes on in the next segment.
+        offset = offset.max(segment_size_bytes);
+    }
     let active = Active { generation: newest, offset, header_pending: None };
     let active = (newest > checkpoint.flushed).then_some(active);
     let Rebuild { tail, heads, keys, tail_keys, blocks, events, .. } = rebuild;

@@ -3,12 +3,15 @@
 //! The end is where no block continues the hash link. Three kinds (invariant D4):
 //! *clean*: nothing behind it; *torn*: blocks behind it that were in flight when the node stopped,
 //! none of them proof of anything; *damaged*: a later whole block whose commit mark lies beyond the
-//! end, or a durable mark that does: something that was acknowledged is missing.
+//! end, or a durable mark that does: something that was acknowledged is missing. A segment file
+//! that is missing before a later one, or has another size than it was made with, is damage too:
+//! nobody can say what it held.
 
 use super::{LogSource, RecoverError};
 use crate::block::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, Block, BlockHeader};
 use crate::bytes::align_up;
 use crate::ids::{ClusterId, Generation, Lsn, Place, ShardId};
+use crate::limits::SEGMENT_SIZE_BYTES_MIN;
 use crate::segment::{LogEnd, SegmentHeader};
 
 /// Read size, bytes: long enough for the disk, short enough for 64 shards at once.
@@ -37,6 +40,15 @@ pub enum Ending {
     Damaged(Damage),
 }
 
+/// How it is known that events are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// A later block or the mark says that they were committed.
+    Committed,
+    /// A segment file is missing or was cut: they may have been committed, and others behind them.
+    FileLost,
+}
+
 /// Which events are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -46,6 +58,8 @@ pub struct Damage {
     pub last: Lsn,
     /// Where the first missing block should be.
     pub place: Place,
+    /// How that is known.
+    pub proof: Proof,
 }
 
 /// Where a scan stopped.
@@ -55,6 +69,10 @@ pub struct ScanEnd {
     pub end: LogEnd,
     /// Where the next block goes; generation 0 in an empty log.
     pub place: Place,
+    /// Size and alignment with which the segment of `place` was made, bytes; 0 if there is none.
+    pub size_bytes: u32,
+    /// See `size_bytes`.
+    pub align_bytes: u32,
     /// What lies behind.
     pub ending: Ending,
 }
@@ -102,11 +120,13 @@ impl<'s, S: LogSource> Scan<'s, S> {
         let mut end = start.end;
         let mut place = Place { generation: Generation(start.generation.0 - 1), offset: 0 };
         let mut generation = start.generation;
+        let (mut size_bytes, mut align_bytes) = (0, 0);
         while let Some(header) = self.segment(generation, &end)? {
             if generation > start.generation {
                 found(Found::Rotated(place.generation, end))?;
             }
             place = Place { generation, offset: header.align_bytes };
+            (size_bytes, align_bytes) = (header.size_bytes, header.align_bytes);
             self.blocks(&header, &mut place, &mut end, found)?;
             generation = generation.next();
         }
@@ -116,7 +136,7 @@ impl<'s, S: LogSource> Scan<'s, S> {
             place
         };
         let ending = self.ending(behind, &end, mark)?;
-        Ok(ScanEnd { end, place, ending })
+        Ok(ScanEnd { end, place, size_bytes, align_bytes, ending })
     }
 
     /// The header of a segment that continues `end`; `None` if there is none.
@@ -186,10 +206,13 @@ impl<'s, S: LogSource> Scan<'s, S> {
         let mut blocks = 0;
         let mut proof = mark.map_or(Lsn(0), |mark| mark.lsn);
         let mut first_behind = None;
+        let (mut expected, mut file_lost) = (place.generation, false);
         for (generation, size_bytes) in self.source.segments()? {
             if generation < place.generation {
                 continue;
             }
+            file_lost |= generation != expected || self.is_cut(generation, size_bytes)?;
+            expected = generation.next();
             let start = if generation == place.generation { place.offset } else { 0 };
             let mut at = Place { generation, offset: start };
             while u64::from(at.offset) + BLOCK_HEADER_BYTES as u64 <= size_bytes {
@@ -205,13 +228,26 @@ impl<'s, S: LogSource> Scan<'s, S> {
                 at.offset = offset;
             }
         }
-        if proof > end.lsn {
+        let committed = proof > end.lsn;
+        if committed || file_lost {
             let first = end.lsn.next();
             let behind = first_behind.map_or(proof, |lsn: Lsn| Lsn(lsn.0.saturating_sub(1)));
             let last = behind.max(first);
-            return Ok(Ending::Damaged(Damage { first, last, place }));
+            let proof = if committed { Proof::Committed } else { Proof::FileLost };
+            return Ok(Ending::Damaged(Damage { first, last, place, proof }));
         }
         Ok(if blocks == 0 { Ending::Clean } else { Ending::Torn { blocks } })
+    }
+
+    /// Whether a file has another size than the segment in it was made with. Prepared files have
+    /// no header of their own yet, but never less than the smallest size.
+    fn is_cut(&mut self, generation: Generation, size_bytes: u64) -> Result<bool, RecoverError> {
+        let page = self.bytes(Place { generation, offset: 0 }, 512)?;
+        let made = match SegmentHeader::decode(page) {
+            Ok(header) if header.generation == generation => u64::from(header.size_bytes),
+            _ => return Ok(size_bytes < u64::from(SEGMENT_SIZE_BYTES_MIN)),
+        };
+        Ok(size_bytes != made)
     }
 
     /// A whole block of this log's segment at `place` that lies behind the end.

@@ -81,7 +81,9 @@ impl Segments {
     /// Bytes that a block may take in the active segment, header included.
     #[must_use]
     pub fn room(&self) -> usize {
-        self.active.map_or(0, |active| (self.layout.segment_size_bytes - active.offset) as usize)
+        // A segment of another size than the settings' may end behind it.
+        let size_bytes = self.layout.segment_size_bytes;
+        self.active.map_or(0, |active| size_bytes.saturating_sub(active.offset) as usize)
     }
 
     /// Where the next block starts. Only while there is an active segment.

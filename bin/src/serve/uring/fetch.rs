@@ -5,12 +5,14 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use duolog_engine::block::BLOCK_HEADER_BYTES;
 use duolog_engine::disk::uring::LogFile;
 use duolog_engine::ids::{Generation, Place, Revision, StreamId};
 use duolog_engine::index::lookup::{Need, PostingLookup, Run};
 use duolog_engine::index::page::{PAGE_BYTES, page_offset};
 use duolog_engine::index::run::Entry;
 use duolog_engine::index::span::Direction;
+use duolog_engine::limits::BLOCK_BODY_MAX_BYTES;
 use duolog_engine::record::Record;
 use duolog_engine::shard::{Event, LoadFailed, RequestId, StoredHead};
 
@@ -298,8 +300,8 @@ impl RecordFetch {
         offset: u64,
         length: usize,
     ) -> Result<(), FetchError> {
-        // A damaged length must not make a damaged read: nothing is longer than a segment.
-        let length = length.min(shard.shard.borrow().config().layout.segment_size_bytes as usize);
+        // A damaged length must not make a giant read: no record is longer than a block.
+        let length = length.min(BLOCK_HEADER_BYTES + BLOCK_BODY_MAX_BYTES);
         let file = shard.files.segment(generation).await?;
         let (start, read) = file.read(offset, length).await?;
         self.window.clear();

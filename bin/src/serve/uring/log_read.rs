@@ -149,10 +149,6 @@ async fn load_block(
         block.extend_from_slice(bytes);
         return Ok(BlockHeader::decode(block).ok());
     }
-    let size_bytes = shard.shard.borrow().config().layout.segment_size_bytes;
-    if place.offset as usize + BLOCK_HEADER_BYTES > size_bytes as usize {
-        return Ok(None);
-    }
     let bytes = fetch.bytes(shard, place, BLOCK_HEADER_BYTES, AHEAD_BYTES).await?;
     let header = match BlockHeader::decode(bytes) {
         Ok(header) if header.first_lsn == lsn => header,
