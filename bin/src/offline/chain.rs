@@ -58,6 +58,8 @@ pub struct Chain {
     /// Whole blocks behind the gap that prove nothing so far. Few: a commit mark is at most the
     /// blocks in flight behind.
     strays: Vec<(Spot, BlockHeader)>,
+    /// A file behind the end that is not what it was made as: nobody can say what it held.
+    lost: Option<(Spot, String)>,
 }
 
 /// A checked chain.
@@ -80,7 +82,15 @@ impl Chain {
     #[must_use]
     pub const fn new(end: LogEnd) -> Self {
         let tally = Tally { blocks: 0, events: 0, bytes: 0, first_lsn: Lsn(0) };
-        Self { end, tally, damage: Vec::new(), gap: None, torn: false, strays: Vec::new() }
+        Self {
+            end,
+            tally,
+            damage: Vec::new(),
+            gap: None,
+            torn: false,
+            strays: Vec::new(),
+            lost: None,
+        }
     }
 
     /// The end so far.
@@ -106,9 +116,16 @@ impl Chain {
         self.gap(spot, reason, torn);
     }
 
+    /// A file that belongs behind the end so far is missing or was cut. Damage, unless what follows
+    /// goes on without it or says more.
+    pub fn lost(&mut self, spot: Spot, reason: String) {
+        self.lost.get_or_insert((spot, reason));
+    }
+
     /// The next segment's header continues the chain's end: whatever else lies behind that end in
     /// the segment before was cut off when the log went on.
     pub fn rotated(&mut self) {
+        self.lost = None;
         self.gap = None;
         self.torn = false;
         self.strays.clear();
@@ -145,6 +162,7 @@ impl Chain {
     /// The break is damage: notes what is missing and goes on behind it.
     fn damaged(&mut self) {
         let (spot, reason) = self.gap.take().expect("strays lie behind a gap");
+        self.lost = None;
         let mut strays = std::mem::take(&mut self.strays).into_iter();
         let (_, first) = strays.next().expect("only a stray proves damage");
         let missing = self.end.lsn.next();
@@ -191,6 +209,11 @@ impl Chain {
             let (spot, reason) = self.gap.take().unwrap_or((last_spot, "the log ends".to_owned()));
             let reason = format!("{reason}; the durable mark says LSN {mark}");
             self.damage.push(Damage { first: missing, last: mark, spot, reason });
+            self.torn = false;
+        } else if let Some((spot, reason)) = self.lost.take() {
+            let missing = self.end.lsn.next();
+            let reason = format!("{reason}; later events may be missing too");
+            self.damage.push(Damage { first: missing, last: missing, spot, reason });
             self.torn = false;
         }
         let torn = self.torn || !self.strays.is_empty();

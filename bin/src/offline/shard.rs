@@ -57,8 +57,14 @@ pub fn verify(
     let files = segments(dir)?;
     let mut reader = ShardReader { cluster, shard, dir, chain: None, segments: 0, prepared: 0 };
     let mut last = Spot { file: reader.name(dir), offset: 0 };
+    let mut expected = Generation(1);
     for (generation, path) in &files {
         last = Spot { file: reader.name(path), offset: 0 };
+        if *generation > expected {
+            let file = reader.name(&path.with_file_name(format!("seg-{:08}.log", expected.0)));
+            reader.chain().lost(Spot { file, offset: 0 }, "the file is missing".to_owned());
+        }
+        expected = generation.next();
         reader.segment(*generation, path)?;
     }
     let ShardReader { chain, segments, mut prepared, .. } = reader;
@@ -85,17 +91,18 @@ impl ShardReader<'_> {
         path.strip_prefix(base).unwrap_or(path).display().to_string()
     }
 
+    fn chain(&mut self) -> &mut Chain {
+        let identity = LogIdentity { cluster: self.cluster, shard: self.shard };
+        self.chain.get_or_insert_with(|| Chain::new(empty_log(identity)))
+    }
+
     fn segment(&mut self, generation: Generation, path: &Path) -> io::Result<()> {
         let map = mapped::map(path)?;
         let header = SegmentHeader::decode(&map);
         let usable = self.usable(generation, &header);
         let file = self.name(path);
-        let start = empty_log(LogIdentity { cluster: self.cluster, shard: self.shard });
-        let chain = self.chain.get_or_insert_with(|| match (&usable, generation) {
-            // Older segments may have been removed: the log begins where this one says.
-            (Ok(header), Generation(2..)) => Chain::new(header.base),
-            _ => Chain::new(start),
-        });
+        let (cluster, shard) = (self.cluster, self.shard);
+        let chain = self.chain();
         let end = *chain.end();
         let unlinked = match &usable {
             Ok(header) if header.base.lsn == end.lsn && header.base.hash == end.hash => None,
@@ -108,9 +115,15 @@ impl ShardReader<'_> {
         if unlinked.is_none() {
             chain.rotated();
         }
+        if let Ok(SegmentHeader { size_bytes, .. }) = usable
+            && map.len() as u64 != u64::from(size_bytes)
+        {
+            let reason = format!("the file has {} bytes instead of {size_bytes}", map.len());
+            chain.lost(Spot { file: file.clone(), offset: map.len() as u64 }, reason);
+        }
         let walked = usable.unwrap_or(SegmentHeader {
-            cluster: self.cluster,
-            shard: self.shard,
+            cluster,
+            shard,
             generation,
             size_bytes: map.len() as u32,
             align_bytes: BLOCK_ALIGN_BYTES,
