@@ -1,3 +1,4 @@
 //! Faults of the world around a real server: kills, full and failing disks, damaged files.
 
+mod faults_damage;
 mod faults_kill;

@@ -9,6 +9,7 @@
 
 mod crowd;
 mod ledger;
+pub mod log_files;
 mod loop_disk;
 mod patience;
 mod program;

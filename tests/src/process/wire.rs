@@ -92,7 +92,6 @@ impl Answer {
     ///
     /// # Panics
     /// When it is another answer.
-    #[must_use]
     pub fn receipt(self) -> Receipt {
         match self {
             Self::Appended(receipt) => receipt,
@@ -104,7 +103,6 @@ impl Answer {
     ///
     /// # Panics
     /// When it is another answer.
-    #[must_use]
     pub fn refused(self) -> Refused {
         match self {
             Self::Refused(refused) => refused,
