@@ -28,10 +28,11 @@ const FOLDERS: [&str; 8] =
 const DIRECTION: &[(&str, &[&str])] = &[
     ("lease", &[]),
     ("s3client", &[]),
+    ("s3client/dev", &[]),
     ("engine", &["lease"]),
     ("net", &["engine", "lease"]),
     ("benches", &["engine", "net", "lease"]),
-    ("bin", &["net", "engine", "lease", "s3client", "benches"]),
+    ("bin", &["net", "engine", "lease", "s3client", "s3dev", "benches"]),
 ];
 
 fn hold(complaints: Vec<String>) {
