@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn keys_come_from_the_named_profile() {
-        let credentials = "\u{feff}# mine\n[default]\naws_access_key_id=D\naws_secret_access_key=E\n\
+        let credentials = "\u{feff}# mine\n[default]\naws_access_key_id=D\n\
+            aws_secret_access_key=E\n\
             [ other ]\r\nAWS_ACCESS_KEY_ID = A = \r\naws_secret_access_key = S/+= # note\r\n\
             aws_session_token=T\n";
         let config = "[profile other]\nregion = eu-x\ns3 =\n  region = no\n[profile cfg]\n\
