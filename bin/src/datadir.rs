@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use duolog_engine::ids::{ClusterId, NodeId};
@@ -17,7 +18,8 @@ use crate::exit::Exit;
 
 /// Version of the directory's layout that this program reads and writes.
 pub const FORMAT: u32 = 1;
-const IDENTITY_FILE: &str = "identity.json";
+/// Name of the file that says whom a data directory belongs to.
+pub const IDENTITY_FILE: &str = "identity.json";
 const LOCK_FILE: &str = "LOCK";
 
 /// Who a data directory belongs to.
@@ -178,9 +180,10 @@ pub fn lock(dir: &Path) -> Result<DataDirLock, DataDirError> {
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
     let mut file = options.open(&path).map_err(|error| DataDirError::unusable(&path, &error))?;
     take(dir, &mut file, FlockOperation::NonBlockingLockExclusive)?;
-    // For people and for the message of the next one; the lock itself is the kernel's.
-    let told = file.set_len(0).and_then(|()| writeln!(file, "process {}", std::process::id()));
-    told.map_err(|error| DataDirError::unusable(&path, &error))?;
+    // For people and for the message of the next one; the lock itself is the kernel's. Overwritten
+    // in place, because a full disk may have no other block, and no reason not to serve.
+    let text = format!("process {}\n", std::process::id());
+    let _ = file.write_all_at(text.as_bytes(), 0).and_then(|()| file.set_len(text.len() as u64));
     Ok(DataDirLock { _file: file })
 }
 

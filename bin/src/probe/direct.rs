@@ -153,6 +153,28 @@ pub fn check(dir: &Path) -> Result<DirectIo, DirectError> {
     }
 }
 
+/// What the kernel tells of `path`, a file in a directory that passed [`check`] when it was new.
+/// Nothing is written: for a full disk.
+pub fn of_file(path: &Path) -> Result<DirectIo, DirectError> {
+    let dir = path.parent().unwrap_or(path);
+    let failed = |error: Errno| DirectError::Unusable {
+        dir: dir.to_owned(),
+        reason: io::Error::from(error).to_string(),
+    };
+    let magic = rustix::fs::statfs(dir).map_err(failed)?.f_type as u64;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECT;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
+    let told = alignment(&file);
+    let (memory_align_bytes, offset_align_bytes) =
+        told.unwrap_or((ALIGN_BYTES_DEFAULT, ALIGN_BYTES_DEFAULT));
+    Ok(DirectIo {
+        file_system: file_system_name(magic),
+        offset_align_bytes,
+        memory_align_bytes,
+        told_by_kernel: told.is_some(),
+    })
+}
+
 /// A direct file without a name in `dir`: gone when closed, whatever happens.
 fn open_unnamed(dir: &Path, file_system: &str) -> Result<OwnedFd, DirectError> {
     let open = |more: OFlags| {

@@ -8,8 +8,9 @@ pub mod latency;
 pub mod memlock;
 pub mod port;
 
+use crate::datadir::IDENTITY_FILE;
 use crate::exit::{Exit, Failure};
-use crate::probe::direct::DirectIo;
+use crate::probe::direct::{DirectError, DirectIo};
 use crate::settings::Settings;
 use crate::uring::ring;
 
@@ -17,6 +18,7 @@ use crate::uring::ring;
 /// kernel, limits, port, disk. Creates the data directory if it is missing; writes nothing else.
 pub fn boot(settings: &Settings) -> Result<DirectIo, Failure> {
     let dir = settings.data_dir()?;
+    let log = dir.join(IDENTITY_FILE);
     ring::check().map_err(|error| Failure::new(error.exit(), error))?;
     memlock::ensure(settings.shards.count).map_err(|error| Failure::new(error.exit(), error))?;
     port::await_free(settings.listen.client, &settings.origin("listen.client"))
@@ -26,5 +28,10 @@ pub fn boot(settings: &Settings) -> Result<DirectIo, Failure> {
         let text = format!("cannot create the data directory {path} (from {origin}): {error}");
         Failure::new(Exit::DataDirUnusable, text)
     })?;
-    direct::check(dir).map_err(|error| Failure::new(error.exit(), error))
+    let direct = match direct::check(dir) {
+        // A log that is there is served on a full disk too.
+        Err(DirectError::NoSpace { .. }) if log.exists() => direct::of_file(&log),
+        other => other,
+    };
+    direct.map_err(|error| Failure::new(error.exit(), error))
 }

@@ -68,6 +68,10 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
         segment = recovered.scan.place.generation.0,
         blocks = recovered.blocks, events = recovered.events, ending = ?recovered.scan.ending,
     );
+    if let Some(error) = recovered.save_error {
+        let count = recovered.start.unsaved.len();
+        tracing::warn!(event = "index_not_saved", shard = shard.0, count, %error);
+    }
     if let Ending::Damaged(damage) = recovered.scan.ending {
         return Err(damaged(&dir, shard, &damage));
     }

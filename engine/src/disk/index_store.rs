@@ -276,8 +276,8 @@ fn read_keys(bytes: &[u8], window: &mut KeyWindow) -> io::Result<()> {
 }
 
 impl IndexStore for IndexFiles {
-    fn save(&mut self, sealed: Sealed) -> io::Result<()> {
-        self.add(&sealed)?;
+    fn save(&mut self, sealed: &Sealed) -> io::Result<()> {
+        self.add(sealed)?;
         while self.maintain()? {}
         Ok(())
     }

@@ -36,7 +36,8 @@ pub trait LogSource {
 /// The saved indexes during recovery.
 pub trait IndexStore {
     /// Saves the index and keys of a complete segment; the run counts as saved when this returns.
-    fn save(&mut self, sealed: Sealed) -> std::io::Result<()>;
+    /// After an error (a full disk) recovery goes on and leaves the saving to the shard machine.
+    fn save(&mut self, sealed: &Sealed) -> std::io::Result<()>;
 
     /// What the saved indexes know of `stream`.
     fn head(&mut self, stream: StreamId) -> std::io::Result<Option<StoredHead>>;
@@ -98,6 +99,8 @@ pub struct Recovered {
     pub blocks: u64,
     /// Events in them.
     pub events: u64,
+    /// Why indexes could not be saved, if so.
+    pub save_error: Option<std::io::Error>,
 }
 
 /// Reads the tail of the log behind `checkpoint`.
@@ -119,6 +122,8 @@ pub fn recover<S: LogSource>(
         heads,
         keys: checkpoint.keys,
         tail_keys: SegmentKeys::for_segment(start.generation, segment_size_bytes),
+        unsaved: Vec::new(),
+        save_error: None,
         blocks: 0,
         events: 0,
     };
@@ -135,9 +140,10 @@ pub fn recover<S: LogSource>(
     }
     let active = Active { generation: newest, offset, header_pending: None };
     let active = (newest > checkpoint.flushed).then_some(active);
-    let Rebuild { tail, heads, keys, tail_keys, blocks, events, .. } = rebuild;
-    let start = ShardStart { end: scan.end, newest, active, tail, tail_keys, heads, keys };
-    Ok(Recovered { start, scan, blocks, events })
+    let Rebuild { tail, heads, keys, tail_keys, unsaved, save_error, blocks, events, .. } = rebuild;
+    let end = scan.end;
+    let start = ShardStart { end, newest, active, tail, tail_keys, heads, keys, unsaved };
+    Ok(Recovered { start, scan, blocks, events, save_error })
 }
 
 struct Rebuild {
@@ -146,6 +152,8 @@ struct Rebuild {
     heads: Heads,
     keys: KeyWindow,
     tail_keys: SegmentKeys,
+    unsaved: Vec<Sealed>,
+    save_error: Option<std::io::Error>,
     blocks: u64,
     events: u64,
 }
@@ -206,8 +214,18 @@ impl Rebuild {
         let tail = std::mem::replace(&mut self.tail, tail);
         let keys = SegmentKeys::for_segment(next, size_bytes);
         let keys = std::mem::replace(&mut self.tail_keys, keys);
-        store.save(Sealed { generation, tail, keys, end })?;
-        self.heads.set_flushed(generation);
+        let sealed = Sealed { generation, tail, keys, end };
+        if self.unsaved.is_empty() {
+            match store.save(&sealed) {
+                Ok(()) => {
+                    self.heads.set_flushed(generation);
+                    return Ok(());
+                }
+                Err(error) => self.save_error = Some(error),
+            }
+        }
+        // Indexes are saved in order: those behind one that was not wait with it.
+        self.unsaved.push(sealed);
         Ok(())
     }
 }

@@ -149,7 +149,7 @@ impl Shard {
         (tail, SegmentKeys::for_segment(generation, size_bytes))
     }
 
-    fn save_indexes(&mut self, out: &mut Actions) {
+    pub(super) fn save_indexes(&mut self, out: &mut Actions) {
         while let Some(sealed) = self.sealed.get(self.saving) {
             if sealed.end.lsn > self.committed.lsn {
                 break;

@@ -98,6 +98,8 @@ pub struct ShardStart {
     pub heads: Heads,
     /// The idempotency window.
     pub keys: KeyWindow,
+    /// Complete segments whose index could not be saved, in order.
+    pub unsaved: Vec<Sealed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +190,7 @@ impl Shard {
             keys: start.keys,
             tail: start.tail,
             tail_keys: start.tail_keys,
-            sealed: VecDeque::new(),
+            sealed: start.unsaved.into_iter().map(Arc::new).collect(),
             saving: 0,
             spare_tails: Vec::new(),
             runs: Vec::new(),
@@ -314,6 +316,8 @@ impl Shard {
     }
 
     fn tick(&mut self, out: &mut Actions) {
+        // Those that recovery could not save.
+        self.save_indexes(out);
         // A mark per tick at most, and only when the log has stood still since the last tick:
         // under load the commit marks of later blocks say the same (FORMAT.md, "Mark").
         let lsn = self.committed.lsn;
