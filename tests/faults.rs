@@ -1,4 +1,5 @@
 //! Faults of the world around a real server: kills, full and failing disks, damaged files.
 
 mod faults_damage;
+mod faults_disk;
 mod faults_kill;

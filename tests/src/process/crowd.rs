@@ -200,6 +200,12 @@ impl Writer {
             let (correlation, answer) = wire.receive()?;
             let at = self.window.iter().position(|waiting| waiting.correlation == correlation);
             let at = at.unwrap_or_else(|| panic!("an answer to nothing: {answer:?}"));
+            if let Answer::Refused(refused) = &answer
+                && refused.code == ErrorCode::Unknown
+            {
+                // It stays in its place, to be asked for again on another connection.
+                return Err(io::Error::other("the server does not know either"));
+            }
             let waiting = self.window.remove(at).expect("it was found there");
             self.settle(waiting, answer);
         }
