@@ -79,28 +79,28 @@ impl Shard {
         max: usize,
         out: &mut Vec<Place>,
     ) -> Located {
+        let mut from = from;
         for tail in self.tails_newest_first() {
             let Some(span) = tail.span(stream) else { continue };
             if from < span.first {
                 continue;
             }
-            if from >= span.next() && direction == Direction::Forwards {
-                return Located::End;
+            let end = self.committed_end(tail, stream, span.next());
+            if from >= end {
+                match direction {
+                    Direction::Forwards => return Located::End,
+                    // Nothing behind it is committed: the read begins with the one before.
+                    Direction::Backwards if end.0 == 0 => return Located::End,
+                    Direction::Backwards => from = Revision(end.0 - 1),
+                }
             }
-            let before = out.len();
+            if end == span.first {
+                continue;
+            }
+            let left = usize::try_from(end.0 - from.0).unwrap_or(max);
+            let max = if direction == Direction::Forwards { max.min(left) } else { max };
             tail.places(stream, from, direction, max, out);
-            let uncommitted = |place: &Place| *place >= self.committed_place;
-            match direction {
-                Direction::Forwards => {
-                    let keep = out[before..].iter().take_while(|place| !uncommitted(place)).count();
-                    out.truncate(before + keep);
-                }
-                Direction::Backwards => {
-                    let skip = out[before..].iter().take_while(|place| uncommitted(place)).count();
-                    out.drain(before..before + skip);
-                }
-            }
-            return if out.len() > before { Located::Places } else { Located::End };
+            return Located::Places;
         }
         Located::Sealed
     }
