@@ -96,12 +96,16 @@ impl SegmentHeader {
         }
         let mut cursor = Cursor::new(&bytes[8..]);
         let version = cursor.u16()?;
-        let _reserved = cursor.u16()?;
+        let reserved = cursor.u16()?;
         if cursor.u32()? != crc32c::crc32c(&bytes[CHECKED_FROM..]) {
             return Err(SegmentError::Checksum);
         }
         if version != VERSION {
             return Err(SegmentError::Version(version));
+        }
+        // It lies before the checked bytes.
+        if reserved != 0 {
+            return Err(SegmentError::Checksum);
         }
         let cluster = ClusterId(cursor.u128()?);
         let shard = ShardId(cursor.u32()?);

@@ -50,7 +50,6 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
     if let Some(reason) = rebuild {
         tracing::warn!(event = "index_rebuild", shard = shard.0, reason, "reading the whole log");
     }
-    dir.settle(flushed).map_err(failed_io)?;
     let end = end.unwrap_or_else(|| empty_log(identity));
     let mut source = DirSource::new(dir.clone());
     if let Some(damage) = missing(&mut source, flushed, &end).map_err(failed_io)? {

@@ -85,20 +85,6 @@ impl ShardDir {
         self.sync()
     }
 
-    /// Waits until no write to a segment behind `flushed` is under way. A killed process may leave
-    /// writes in flight that the kernel finishes after the process is gone; one of them could land
-    /// on top of what this process writes. Setting a file's length waits for its direct I/O, on
-    /// ext4 and XFS alike (`inode_dio_wait`); setting the length it has changes nothing.
-    pub fn settle(&self, flushed: Generation) -> io::Result<()> {
-        for (generation, size) in self.segments()? {
-            if generation > flushed {
-                let file = fs::OpenOptions::new().write(true).open(self.segment(generation))?;
-                file.set_len(size)?;
-            }
-        }
-        Ok(())
-    }
-
     fn spare(&self, generation: Generation) -> PathBuf {
         self.path.join(format!("spare-{:08}.log", generation.0))
     }
@@ -153,6 +139,22 @@ impl DirSource {
 }
 
 impl LogSource for DirSource {
+    fn settle(&mut self, first: Generation) -> io::Result<()> {
+        for (generation, size) in self.dir.segments()? {
+            if generation >= first {
+                let path = self.dir.segment(generation);
+                let file = fs::OpenOptions::new().write(true).open(path)?;
+                // A killed process may leave writes in flight that the kernel finishes after the
+                // process is gone; one of them could land on top of what this process writes.
+                // Setting a file's length waits for its direct I/O, on ext4 and XFS alike
+                // (`inode_dio_wait`); setting the length it has changes nothing.
+                file.set_len(size)?;
+                file.sync_data()?;
+            }
+        }
+        self.dir.sync()
+    }
+
     fn segments(&mut self) -> io::Result<Vec<(Generation, u64)>> {
         self.dir.segments()
     }

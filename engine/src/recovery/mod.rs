@@ -4,9 +4,11 @@
 //! Runs before the shard's executor starts and may therefore block; the files are behind
 //! [`LogSource`], which the simulator implements too.
 
+mod ending;
 mod scan;
 
-pub use scan::{Damage, Ending, Found, LogIdentity, Proof, Scan, ScanEnd, ScanStart};
+pub use ending::{Damage, Ending, Proof};
+pub use scan::{Found, LogIdentity, Scan, ScanEnd, ScanStart};
 
 use crate::block::{Block, genesis};
 use crate::ids::{ClusterId, Generation, Hlc, LeaseEpoch, Lsn, Place, StreamId};
@@ -22,6 +24,11 @@ use crate::shard::{Active, Sealed, ShardConfig, ShardStart, StoredHead};
 pub trait LogSource {
     /// The segment files that exist, with their sizes in bytes, in order of their generations.
     fn segments(&mut self) -> std::io::Result<Vec<(Generation, u64)>>;
+
+    /// Waits until writes of an earlier process have landed, and makes everything durable that can
+    /// be read from the segments from `first` on. A process that was killed leaves writes behind
+    /// that land later, and others that the disk shows and would lose with the power.
+    fn settle(&mut self, first: Generation) -> std::io::Result<()>;
 
     /// Fills `buffer` from `offset` of a segment file; the number of bytes read is smaller only at
     /// the end of the file, 0 when there is no such file.
@@ -65,6 +72,17 @@ pub enum RecoverError {
         lsn: Lsn,
         /// What is wrong with it.
         error: RecordError,
+    },
+    /// The log goes on in a form of a later version.
+    #[error(
+        "segment {} has at offset {} data of version {version}, which this program does not \
+         know: start the program that wrote it, or a newer one", place.generation, place.offset
+    )]
+    Newer {
+        /// Where.
+        place: Place,
+        /// Its version.
+        version: u16,
     },
 }
 
@@ -111,6 +129,8 @@ pub fn recover<S: LogSource>(
     store: &mut dyn IndexStore,
 ) -> Result<Recovered, RecoverError> {
     let identity = LogIdentity { cluster: config.cluster, shard: config.shard };
+    // First of all, because everything found counts as committed from here on (invariant D3).
+    source.settle(checkpoint.flushed.next())?;
     let start = ScanStart { generation: checkpoint.flushed.next(), end: checkpoint.end };
     let mut heads = Heads::with_capacity(config.hot_streams_max);
     heads.set_flushed(checkpoint.flushed);
@@ -141,8 +161,9 @@ pub fn recover<S: LogSource>(
     let active = Active { generation: newest, offset, header_pending: None };
     let active = (newest > checkpoint.flushed).then_some(active);
     let Rebuild { tail, heads, keys, tail_keys, unsaved, save_error, blocks, events, .. } = rebuild;
-    let end = scan.end;
-    let start = ShardStart { end, newest, active, tail, tail_keys, heads, keys, unsaved };
+    let (end, newest_stamp) = (scan.end, scan.newest_stamp);
+    let start =
+        ShardStart { end, newest_stamp, newest, active, tail, tail_keys, heads, keys, unsaved };
     Ok(Recovered { start, scan, blocks, events, save_error })
 }
 

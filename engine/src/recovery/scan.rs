@@ -1,18 +1,13 @@
-//! Walking a log from a known point to its end, and telling what kind of end that is.
-//!
-//! The end is where no block continues the hash link. Three kinds (invariant D4):
-//! *clean*: nothing behind it; *torn*: blocks behind it that were in flight when the node stopped,
-//! none of them proof of anything; *damaged*: a later whole block whose commit mark lies beyond the
-//! end, or a durable mark that does: something that was acknowledged is missing. A segment file
-//! that is missing before a later one, or has another size than it was made with, is damage too:
-//! nobody can say what it held.
+//! Walking a log from a known point to its end. The end is where no block continues the hash link;
+//! what kind of end that is tells `ending`.
 
+use super::ending::{Behind, Ending};
 use super::{LogSource, RecoverError};
-use crate::block::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, Block, BlockHeader};
+use crate::block::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, Block, BlockError, BlockHeader};
 use crate::bytes::align_up;
-use crate::ids::{ClusterId, Generation, Lsn, Place, ShardId};
-use crate::limits::SEGMENT_SIZE_BYTES_MIN;
-use crate::segment::{LogEnd, SegmentHeader};
+use crate::ids::{ClusterId, Generation, Hlc, Place, ShardId};
+use crate::limits::{BLOCK_ALIGN_BYTES, SEGMENT_SIZE_BYTES_MIN};
+use crate::segment::{LogEnd, SegmentError, SegmentHeader};
 
 /// Read size, bytes: long enough for the disk, short enough for 64 shards at once.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -26,42 +21,6 @@ pub struct LogIdentity {
     pub shard: ShardId,
 }
 
-/// How a log ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Nothing lies behind the end.
-    Clean,
-    /// Blocks that were being written when the node stopped; not acknowledged, cut off.
-    Torn {
-        /// Whole blocks behind the end.
-        blocks: u32,
-    },
-    /// Acknowledged events are missing.
-    Damaged(Damage),
-}
-
-/// How it is known that events are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Proof {
-    /// A later block or the mark says that they were committed.
-    Committed,
-    /// A segment file is missing or was cut: they may have been committed, and others behind them.
-    FileLost,
-}
-
-/// Which events are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// First missing LSN.
-    pub first: Lsn,
-    /// Last LSN known to be missing.
-    pub last: Lsn,
-    /// Where the first missing block should be.
-    pub place: Place,
-    /// How that is known.
-    pub proof: Proof,
-}
-
 /// Where a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanEnd {
@@ -73,6 +32,8 @@ pub struct ScanEnd {
     pub size_bytes: u32,
     /// See `size_bytes`.
     pub align_bytes: u32,
+    /// No block behind the end has a later stamp.
+    pub newest_stamp: Hlc,
     /// What lies behind.
     pub ending: Ending,
 }
@@ -119,24 +80,21 @@ impl<'s, S: LogSource> Scan<'s, S> {
     ) -> Result<ScanEnd, RecoverError> {
         let mut end = start.end;
         let mut place = Place { generation: Generation(start.generation.0 - 1), offset: 0 };
-        let mut generation = start.generation;
         let (mut size_bytes, mut align_bytes) = (0, 0);
+        let mut generation = start.generation;
         while let Some(header) = self.segment(generation, &end)? {
             if generation > start.generation {
                 found(Found::Rotated(place.generation, end))?;
             }
-            place = Place { generation, offset: header.align_bytes };
             (size_bytes, align_bytes) = (header.size_bytes, header.align_bytes);
+            place = Place { generation, offset: align_bytes };
             self.blocks(&header, &mut place, &mut end, found)?;
             generation = generation.next();
         }
-        let behind = if place.generation < start.generation {
-            Place { generation: start.generation, offset: 0 }
-        } else {
-            place
-        };
-        let ending = self.ending(behind, &end, mark)?;
-        Ok(ScanEnd { end, place, size_bytes, align_bytes, ending })
+        let behind = self.behind(place, start.generation, &end, mark)?;
+        let newest_stamp = behind.newest_stamp();
+        let ending = behind.ending(place.generation.max(start.generation), place)?;
+        Ok(ScanEnd { end, place, size_bytes, align_bytes, newest_stamp, ending })
     }
 
     /// The header of a segment that continues `end`; `None` if there is none.
@@ -196,47 +154,43 @@ impl<'s, S: LogSource> Scan<'s, S> {
         Ok(BlockHeader::decode(bytes).ok())
     }
 
-    /// Looks for whole blocks behind the end, and for proof among them.
-    fn ending(
+    /// Looks at everything behind the end of the log at `place`, in segments from `first` on.
+    fn behind(
         &mut self,
         place: Place,
+        first: Generation,
         end: &LogEnd,
         mark: Option<LogEnd>,
-    ) -> Result<Ending, RecoverError> {
-        let mut blocks = 0;
-        let mut proof = mark.map_or(Lsn(0), |mark| mark.lsn);
-        let mut first_behind = None;
-        let (mut expected, mut file_lost) = (place.generation, false);
+    ) -> Result<Behind, RecoverError> {
+        let mut behind = Behind::new(*end, mark);
+        let mut expected = place.generation.max(first);
         for (generation, size_bytes) in self.source.segments()? {
-            if generation < place.generation {
+            if generation < expected {
                 continue;
             }
-            file_lost |= generation != expected || self.is_cut(generation, size_bytes)?;
+            if generation != expected || self.is_cut(generation, size_bytes)? {
+                behind.lost_file();
+            }
             expected = generation.next();
-            let start = if generation == place.generation { place.offset } else { 0 };
-            let mut at = Place { generation, offset: start };
-            while u64::from(at.offset) + BLOCK_HEADER_BYTES as u64 <= size_bytes {
-                if let Some(header) = self.stray(at, end)? {
-                    blocks += 1;
-                    proof = proof.max(header.commit_mark);
-                    first_behind.get_or_insert(header.first_lsn);
+            let offset = if generation == place.generation { place.offset } else { 0 };
+            let mut at = Place { generation, offset };
+            if at.offset == 0 {
+                let page = self.bytes(at, 512)?;
+                if let Err(SegmentError::Version(version)) = SegmentHeader::decode(page) {
+                    behind.newer(at, version);
                 }
-                // Every alignment in use is a multiple of this one.
-                let Some(offset) = at.offset.checked_add(crate::limits::BLOCK_ALIGN_BYTES) else {
-                    break;
-                };
+            }
+            while u64::from(at.offset) + BLOCK_HEADER_BYTES as u64 <= size_bytes {
+                let length = self.stray(at, end, &mut behind)?;
+                // Every alignment in use is a multiple of this one. What lies inside a block is
+                // its clients' data and may look like anything.
+                let next = u64::from(at.offset) + (length as u64).max(1);
+                let next = align_up(next, u64::from(BLOCK_ALIGN_BYTES));
+                let Some(offset) = next.and_then(|next| u32::try_from(next).ok()) else { break };
                 at.offset = offset;
             }
         }
-        let committed = proof > end.lsn;
-        if committed || file_lost {
-            let first = end.lsn.next();
-            let behind = first_behind.map_or(proof, |lsn: Lsn| Lsn(lsn.0.saturating_sub(1)));
-            let last = behind.max(first);
-            let proof = if committed { Proof::Committed } else { Proof::FileLost };
-            return Ok(Ending::Damaged(Damage { first, last, place, proof }));
-        }
-        Ok(if blocks == 0 { Ending::Clean } else { Ending::Torn { blocks } })
+        Ok(behind)
     }
 
     /// Whether a file has another size than the segment in it was made with. Prepared files have
@@ -250,20 +204,36 @@ impl<'s, S: LogSource> Scan<'s, S> {
         Ok(size_bytes != made)
     }
 
-    /// A whole block of this log's segment at `place` that lies behind the end.
-    fn stray(&mut self, place: Place, end: &LogEnd) -> Result<Option<BlockHeader>, RecoverError> {
+    /// Looks for a block of this segment behind the end of the log; its length if there is one.
+    fn stray(
+        &mut self,
+        place: Place,
+        end: &LogEnd,
+        behind: &mut Behind,
+    ) -> Result<usize, RecoverError> {
         let shard = self.identity.shard;
         let bytes = self.bytes(place, BLOCK_HEADER_BYTES)?;
         if !bytes.starts_with(&BLOCK_MAGIC) {
-            return Ok(None);
+            return Ok(0);
         }
-        let Some(header) = self.header(place)? else { return Ok(None) };
-        let own = header.generation == place.generation && header.shard == shard;
-        if !own || header.first_lsn <= end.lsn {
-            return Ok(None);
+        let header = match BlockHeader::decode(bytes) {
+            Ok(header) if header.generation == place.generation && header.shard == shard => header,
+            Err(BlockError::Version(version)) => {
+                behind.newer(place, version);
+                return Ok(0);
+            }
+            _ => return Ok(0),
+        };
+        let length = header.length();
+        if header.first_lsn <= end.lsn {
+            return Ok(0);
         }
-        let bytes = self.bytes(place, header.length())?;
-        Ok(Block::decode(bytes).is_ok().then_some(header))
+        let whole = Block::decode(self.bytes(place, length)?).is_ok();
+        if whole {
+            behind.block(&header);
+        }
+        let torn = header.previous_hash == end.hash && header.first_lsn == end.lsn.next();
+        Ok(if whole || torn { length } else { 0 })
     }
 
     /// `length` bytes from `place`, fewer at the end of the file.

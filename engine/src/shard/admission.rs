@@ -5,10 +5,8 @@
 //! are attached to the newest block.
 
 use super::assembly::{Answer, Pending};
-use super::parked::ParkedAppend;
-use super::{
-    Action, Actions, LoadFailed, Receipt, Refusal, RequestId, Shard, Stalled, State, StoredHead,
-};
+use super::waiting::Wait;
+use super::{Actions, Receipt, Refusal, RequestId, Shard, State};
 use crate::append::AppendView;
 use crate::block::BLOCK_HEADER_BYTES;
 use crate::ids::{Generation, Lsn, Now, Place, Revision, StreamId};
@@ -22,7 +20,7 @@ use crate::route::shard_of;
 const BUSY_RETRY_AFTER_MS: u32 = 5;
 
 /// A stream without events.
-const NO_HEAD: Head = Head {
+pub(super) const NO_HEAD: Head = Head {
     next_revision: Revision(0),
     fencing_token: 0,
     last_generation: Generation(0),
@@ -34,21 +32,21 @@ const NO_HEAD: Head = Head {
 pub(super) struct Scratch {
     streams: Vec<(StreamId, Head)>,
     pub ranges: Vec<StreamRange>,
-    runnable: Vec<StreamId>,
     places: Vec<Place>,
 }
 
-/// Where an append waits among those that wait for the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// It has waited before.
-    First,
-    /// It has just come.
-    Last,
+/// What became of an append.
+pub(super) enum Verdict {
+    /// It need not wait.
+    Done(Done),
+    /// Waits for the heads of cold streams.
+    Park,
+    /// Waits for a segment.
+    Stall,
 }
 
-/// What became of an append.
-enum Verdict {
+/// How an append ends, but for the disk.
+pub(super) enum Done {
     /// Written into the open block.
     Admitted,
     /// Refused; the answer may rest on uncommitted state.
@@ -57,10 +55,6 @@ enum Verdict {
     RefusedNow(Refusal),
     /// The same append came before; its record is there.
     Replay(Place),
-    /// Waits for the heads of cold streams or behind an append that does.
-    Park,
-    /// Waits for a segment.
-    Stall,
 }
 
 impl Shard {
@@ -88,33 +82,18 @@ impl Shard {
             return out.refuse(to, refusal);
         }
         self.identify(&view);
-        // Behind an append to one of its streams first: that one may come to stall itself.
+        if self.parked.is_stalled() {
+            return self.park(to, &view, Wait::Room, out);
+        }
         let behind = |(stream, _): &(StreamId, Head)| self.parked.holds(*stream);
         if !self.parked.is_empty() && self.scratch.streams.iter().any(behind) {
-            return self.park(to, &view, Turn::Last, out);
+            return self.park(to, &view, Wait::Turn, out);
         }
-        if !self.stalled.is_empty() {
-            self.stalled.push_back(Stalled { to, bytes: view.bytes().to_vec() });
-            return;
+        match self.judge(now, to, &view, out) {
+            Verdict::Done(done) => self.conclude(to, &view, done, out),
+            Verdict::Park => self.park(to, &view, Wait::Turn, out),
+            Verdict::Stall => self.park(to, &view, Wait::Room, out),
         }
-        self.admit(now, to, view, Turn::Last, out);
-    }
-
-    /// Admits the appends that waited for a segment, in the order in which they came.
-    pub(super) fn admit_stalled(&mut self, now: Now, out: &mut Actions) {
-        while let Some(Stalled { to, bytes }) = self.stalled.pop_front() {
-            self.admit_bytes(now, to, &bytes, out);
-            if self.stalled.front().is_some_and(|first| first.to == to) {
-                break;
-            }
-        }
-    }
-
-    /// Admits an append that has waited; if it has to wait again, then before later ones.
-    fn admit_bytes(&mut self, now: Now, to: RequestId, bytes: &[u8], out: &mut Actions) {
-        let view = AppendView::parse(bytes, usize::MAX / 2).expect("it was parsed when it came");
-        self.identify(&view);
-        self.admit(now, to, view, Turn::First, out);
     }
 
     fn foreign(&self, view: &AppendView<'_>) -> Option<Refusal> {
@@ -133,7 +112,7 @@ impl Shard {
     }
 
     /// Notes the request's stream ids in the scratch list.
-    fn identify(&mut self, view: &AppendView<'_>) {
+    pub(super) fn identify(&mut self, view: &AppendView<'_>) {
         self.scratch.streams.clear();
         for stream in view.streams() {
             let id = StreamId::of(stream.name);
@@ -141,48 +120,40 @@ impl Shard {
         }
     }
 
-    fn admit(
+    pub(super) fn scratch_streams(&self) -> impl Iterator<Item = StreamId> {
+        self.scratch.streams.iter().map(|(stream, _)| *stream)
+    }
+
+    /// Answers a judged append, or leaves the answer to its block.
+    pub(super) fn conclude(
         &mut self,
-        now: Now,
         to: RequestId,
-        view: AppendView<'_>,
-        turn: Turn,
+        view: &AppendView<'_>,
+        done: Done,
         out: &mut Actions,
     ) {
         let size = view.bytes().len();
-        match self.judge(now, to, &view, out) {
-            Verdict::Admitted => {
+        match done {
+            Done::Admitted => {
                 if self.open.bytes.len() >= BLOCK_HEADER_BYTES + self.config.block_target_bytes {
                     self.close_block(out);
                 }
             }
-            Verdict::Refused(refusal) => {
+            Done::Refused(refusal) if self.rests_on_uncommitted() => {
                 let request_bytes = size as u32;
-                let answer = Answer::Refuse(refusal);
-                if self.rests_on_uncommitted() {
-                    self.defer(Pending { to, request_bytes, answer });
-                } else {
-                    self.release(size);
-                    out.refuse(to, refusal);
-                }
+                self.defer(Pending { to, request_bytes, answer: Answer::Refuse(refusal) });
             }
-            Verdict::RefusedNow(refusal) => {
+            Done::Refused(refusal) | Done::RefusedNow(refusal) => {
                 self.release(size);
                 out.refuse(to, refusal);
             }
-            Verdict::Replay(place) => self.replay(to, &view, place, out),
-            Verdict::Park => self.park(to, &view, turn, out),
-            Verdict::Stall => {
-                let stalled = Stalled { to, bytes: view.bytes().to_vec() };
-                match turn {
-                    Turn::First => self.stalled.push_front(stalled),
-                    Turn::Last => self.stalled.push_back(stalled),
-                }
-            }
+            Done::Replay(place) => self.replay(to, view, place, out),
         }
     }
 
-    fn judge(
+    /// Judges the append whose streams are in the scratch list, and writes it if nothing stands
+    /// against it.
+    pub(super) fn judge(
         &mut self,
         now: Now,
         to: RequestId,
@@ -190,20 +161,20 @@ impl Shard {
         out: &mut Actions,
     ) -> Verdict {
         if let Some(place) = view.key().and_then(|key| self.keys.get(key)) {
-            return Verdict::Replay(place);
+            return Verdict::Done(Done::Replay(place));
         }
         if !self.find_heads() {
             return Verdict::Park;
         }
         if let Some(refusal) = self.objection(view) {
-            return Verdict::Refused(refusal);
+            return Verdict::Done(Done::Refused(refusal));
         }
         let needed = records_bytes(view);
         if let Err(verdict) = self.make_room(needed, out) {
             return verdict;
         }
         self.write(now, to, view);
-        Verdict::Admitted
+        Verdict::Done(Done::Admitted)
     }
 
     /// Whether one of the request's streams has an event that is ordered but not committed.
@@ -226,11 +197,7 @@ impl Shard {
     fn find_heads(&mut self) -> bool {
         for index in 0..self.scratch.streams.len() {
             let (stream, _) = self.scratch.streams[index];
-            let head = match self.heads.get(stream) {
-                Some(head) => head,
-                None if self.runs.iter().any(|run| run.may_contain(stream)) => return false,
-                None => NO_HEAD,
-            };
+            let Some(head) = self.head(stream) else { return false };
             self.scratch.streams[index].1 = head;
         }
         true
@@ -257,7 +224,7 @@ impl Shard {
         let block_max = self.config.layout.block_max_bytes();
         if BLOCK_HEADER_BYTES + needed > block_max {
             let (size, limit) = ((BLOCK_HEADER_BYTES + needed) as u64, block_max as u64);
-            return Err(Verdict::RefusedNow(Refusal::TooLarge { size, limit }));
+            return Err(Verdict::Done(Done::RefusedNow(Refusal::TooLarge { size, limit })));
         }
         let used = if self.open_started { self.open.bytes.len() } else { BLOCK_HEADER_BYTES };
         if used + needed <= self.segments.room() {
@@ -265,7 +232,7 @@ impl Shard {
         }
         if !self.segments.can_rotate() {
             let full = self.segments.is_refused();
-            let refused = Verdict::RefusedNow(Refusal::DiskFull);
+            let refused = Verdict::Done(Done::RefusedNow(Refusal::DiskFull));
             return Err(if full { refused } else { Verdict::Stall });
         }
         if self.open_started && !self.open.is_empty() {
@@ -374,78 +341,9 @@ impl Shard {
                 let (next_revision, last_generation, tail_slot) = (revision, generation, slot);
                 let head = Head { next_revision, fencing_token, last_generation, tail_slot };
                 self.heads.put(id, head);
+                self.parked.outdate(id);
             }
         }
-    }
-
-    fn park(&mut self, to: RequestId, view: &AppendView<'_>, turn: Turn, out: &mut Actions) {
-        let streams: Vec<StreamId> = self.scratch.streams.iter().map(|(id, _)| *id).collect();
-        for stream in &streams {
-            if self.is_cold(*stream) && self.parked.start_loading(*stream) {
-                out.list.push(Action::LoadHead { stream: *stream });
-            }
-        }
-        self.parked.park(ParkedAppend { to, bytes: view.bytes().to_vec(), streams }, turn);
-    }
-
-    pub(super) fn head_loaded(
-        &mut self,
-        now: Now,
-        stream: StreamId,
-        head: Result<Option<StoredHead>, LoadFailed>,
-        out: &mut Actions,
-    ) {
-        if self.state == State::Poisoned {
-            return;
-        }
-        self.parked.loaded(stream);
-        let Ok(head) = head else {
-            for append in self.parked.drain_stream(stream) {
-                self.release(append.bytes.len());
-                out.refuse(append.to, Refusal::Damaged);
-            }
-            return self.finish_draining(out);
-        };
-        if self.heads.get(stream).is_none() {
-            // Not in any sealed segment: the filter erred. A head at 0 says so.
-            let stored = head.unwrap_or(StoredHead { next: Revision(0), fencing_token: 0 });
-            let StoredHead { next: next_revision, fencing_token } = stored;
-            self.heads.put(stream, Head { next_revision, fencing_token, ..NO_HEAD });
-        }
-        self.run_parked(now, stream, out);
-        self.finish_draining(out);
-    }
-
-    fn run_parked(&mut self, now: Now, stream: StreamId, out: &mut Actions) {
-        let mut runnable = std::mem::take(&mut self.scratch.runnable);
-        runnable.push(stream);
-        while let Some(stream) = runnable.pop() {
-            let Some((id, append)) = self.parked.candidate(stream) else { continue };
-            let mut cold = append.streams.clone();
-            cold.retain(|stream| self.is_cold(*stream));
-            if cold.is_empty() {
-                let ParkedAppend { to, bytes, streams } = self.parked.remove(id);
-                if self.stalled.is_empty() {
-                    self.admit_bytes(now, to, &bytes, out);
-                } else {
-                    // Whatever stalls there came before it, as far as they share a stream.
-                    self.stalled.push_back(Stalled { to, bytes });
-                }
-                runnable.extend_from_slice(&streams);
-                continue;
-            }
-            for stream in cold {
-                // Loaded before and evicted meanwhile, or not asked for yet.
-                if self.parked.start_loading(stream) {
-                    out.list.push(Action::LoadHead { stream });
-                }
-            }
-        }
-        self.scratch.runnable = runnable;
-    }
-
-    fn is_cold(&mut self, stream: StreamId) -> bool {
-        self.heads.get(stream).is_none() && self.runs.iter().any(|run| run.may_contain(stream))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Closing blocks, committing them in order, releasing what waited for them.
 
 use super::assembly::{Answer, Assembly, Pending};
-use super::{Action, Actions, Outcome, Refusal, Sealed, Shard, State};
+use super::{Action, Actions, Outcome, Refusal, RequestId, Sealed, Shard, State};
 use crate::block::BlockSeal;
 use crate::bytes::align_up;
 use crate::ids::{Lsn, Place};
@@ -13,6 +13,9 @@ use std::sync::Arc;
 impl Shard {
     /// Closes the open block if the disk may take another one.
     pub(super) fn flush(&mut self, out: &mut Actions) {
+        if self.state == State::Poisoned {
+            return;
+        }
         self.start_writes(out);
         if self.wants_flush() {
             self.close_block(out);
@@ -78,7 +81,6 @@ impl Shard {
             self.save_indexes(out);
         }
         self.start_writes(out);
-        self.finish_draining(out);
     }
 
     fn commit_front(&mut self, out: &mut Actions) {
@@ -173,8 +175,12 @@ impl Shard {
         for append in self.parked.drain() {
             out.refuse(append.to, Refusal::ShuttingDown);
         }
-        for stalled in self.stalled.drain(..) {
-            out.refuse(stalled.to, Refusal::ShuttingDown);
+        // What they retry is in the log; but whoever hears that nothing was done may ask anew
+        // under another key.
+        let mut replays: Vec<RequestId> = self.replays.drain().map(|(to, _)| to).collect();
+        replays.sort_unstable_by_key(|to| to.0);
+        for to in replays {
+            out.refuse(to, Refusal::Unknown);
         }
         (self.in_flight, self.in_flight_bytes) = (0, 0);
         out.list.push(Action::Poisoned);

@@ -13,6 +13,7 @@ mod recent;
 mod replay;
 mod segments;
 mod view;
+mod waiting;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -86,6 +87,10 @@ pub struct Sealed {
 pub struct ShardStart {
     /// The end of the log.
     pub end: LogEnd,
+    /// The next block's stamp is above this one and the end's. It is that of blocks which were cut
+    /// off: the same appends in the same order must not become the same blocks again, or what is
+    /// left of the old log behind them would continue it.
+    pub newest_stamp: Hlc,
     /// Newest segment in use, 0 in an empty log.
     pub newest: Generation,
     /// That segment, unless it is complete and its index saved.
@@ -110,12 +115,6 @@ enum State {
     Poisoned,
 }
 
-#[derive(Debug)]
-struct Stalled {
-    to: RequestId,
-    bytes: Vec<u8>,
-}
-
 /// One shard.
 #[derive(Debug)]
 pub struct Shard {
@@ -123,6 +122,8 @@ pub struct Shard {
     state: State,
     /// End of the newest closed block.
     end: LogEnd,
+    /// See [`ShardStart`].
+    stamp_floor: Hlc,
     /// LSN of the newest admitted event.
     ordered: Lsn,
     committed: LogEnd,
@@ -146,7 +147,6 @@ pub struct Shard {
     spare_tails: Vec<(Tail, SegmentKeys)>,
     runs: Vec<Arc<Run>>,
     parked: Parked,
-    stalled: VecDeque<Stalled>,
     in_flight: usize,
     in_flight_bytes: usize,
     replays: HashMap<RequestId, Replay>,
@@ -175,6 +175,7 @@ impl Shard {
             config,
             state: State::Serving,
             end: start.end,
+            stamp_floor: start.newest_stamp,
             ordered: start.end.lsn,
             committed: start.end,
             committed_place,
@@ -195,7 +196,6 @@ impl Shard {
             spare_tails: Vec::new(),
             runs: Vec::new(),
             parked: Parked::default(),
-            stalled: VecDeque::new(),
             in_flight: 0,
             in_flight_bytes: 0,
             replays: HashMap::new(),
@@ -211,13 +211,14 @@ impl Shard {
             Event::BlockWritten { first_lsn } => self.block_written(first_lsn, out),
             Event::WriteFailed => self.poison(out),
             Event::SegmentReady { generation } => self.segment_ready(now, generation, out),
-            Event::SegmentRefused => self.segment_refused(out),
+            Event::SegmentRefused => self.segment_refused(now, out),
             Event::HeadLoaded { stream, head } => self.head_loaded(now, stream, head, out),
             Event::ReplayLoaded { to, record } => self.replay_loaded(to, record, out),
             Event::IndexSaved { generation } => self.index_saved(generation),
             Event::Tick => self.tick(out),
             Event::Drain => self.drain(out),
         }
+        self.finish_draining(out);
         self.want_segment(out);
         #[cfg(debug_assertions)]
         self.check();
@@ -242,7 +243,8 @@ impl Shard {
     pub fn wants_flush(&self) -> bool {
         let large = self.open.bytes.len() >= BLOCK_OVERLAP_BYTES;
         let free = self.writing == 0 || (large && self.writing < self.config.blocks_in_flight_max);
-        self.open_started && !self.open.is_empty() && free
+        let waits = self.open_started && !self.open.is_empty();
+        waits && free && self.state != State::Poisoned
     }
 
     /// Whether a block is being written.
@@ -281,16 +283,12 @@ impl Shard {
 
     fn segment_ready(&mut self, now: Now, generation: Generation, out: &mut Actions) {
         self.segments.ready(generation);
-        self.admit_stalled(now, out);
+        self.run_stalled(now, out);
     }
 
-    fn segment_refused(&mut self, out: &mut Actions) {
+    fn segment_refused(&mut self, now: Now, out: &mut Actions) {
         self.segments.refuse();
-        while let Some(stalled) = self.stalled.pop_front() {
-            self.release(stalled.bytes.len());
-            out.refuse(stalled.to, Refusal::DiskFull);
-        }
-        self.finish_draining(out);
+        self.run_stalled(now, out);
     }
 
     fn index_saved(&mut self, generation: Generation) {
@@ -333,7 +331,6 @@ impl Shard {
             self.state = State::Draining;
         }
         self.flush(out);
-        self.finish_draining(out);
     }
 
     fn finish_draining(&mut self, out: &mut Actions) {
@@ -364,7 +361,7 @@ impl Shard {
     }
 
     fn next_hlc(&self, now: Now) -> Hlc {
-        self.end.hlc.tick(now.wall)
+        self.end.hlc.max(self.stamp_floor).tick(now.wall)
     }
 
     fn previous_hash(&self) -> BlockHash {

@@ -1,11 +1,10 @@
-//! Appends that wait for a cold stream's head. A queue per stream keeps the order in which appends
-//! to one stream came (invariant A2): an append runs when it is first in the queues of all its
-//! streams and all their heads are known.
+//! Appends that wait: for a cold stream's head, for a segment, or behind an append that does. A
+//! queue per stream keeps the order in which appends to one stream came (invariant A2): an append
+//! runs when it is first in the queues of all its streams, and stays first until it has run.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
-use super::actions::RequestId;
-use super::admission::Turn;
+use super::actions::{RequestId, StoredHead};
 use crate::ids::{BuildAlreadyHashed, StreamId, StreamMap};
 
 #[derive(Debug)]
@@ -17,9 +16,15 @@ pub(super) struct ParkedAppend {
 
 #[derive(Debug, Default)]
 pub(super) struct Parked {
-    appends: HashMap<u64, ParkedAppend>,
+    /// In the order in which they came.
+    appends: BTreeMap<u64, ParkedAppend>,
     queues: StreamMap<VecDeque<u64>>,
+    /// Those that wait for a segment.
+    stalled: BTreeSet<u64>,
     loading: HashSet<StreamId, BuildAlreadyHashed>,
+    /// Heads that were loaded for appends in the queues. The cache of heads may be smaller than
+    /// the number of streams of one append; without these it could wait for ever.
+    heads: StreamMap<StoredHead>,
     next_id: u64,
 }
 
@@ -33,17 +38,41 @@ impl Parked {
         self.queues.contains_key(&stream)
     }
 
-    pub(super) fn park(&mut self, append: ParkedAppend, turn: Turn) {
+    /// Whether some append waits for a segment: then later ones wait behind it, so that it finds
+    /// room in the next.
+    pub(super) fn is_stalled(&self) -> bool {
+        !self.stalled.is_empty()
+    }
+
+    /// Adds an append behind all others; its number.
+    pub(super) fn park(&mut self, append: ParkedAppend) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         for stream in &append.streams {
-            let queue = self.queues.entry(*stream).or_default();
-            match turn {
-                Turn::First => queue.push_front(id),
-                Turn::Last => queue.push_back(id),
-            }
+            self.queues.entry(*stream).or_default().push_back(id);
         }
         self.appends.insert(id, append);
+        id
+    }
+
+    /// Notes that an append waits for a segment.
+    pub(super) fn stall(&mut self, id: u64) {
+        self.stalled.insert(id);
+    }
+
+    /// Notes that an append waits for a segment no longer; whether it did.
+    pub(super) fn unstall(&mut self, id: u64) -> bool {
+        self.stalled.remove(&id)
+    }
+
+    /// Whether this append waits for a segment.
+    pub(super) fn is_stalled_itself(&self, id: u64) -> bool {
+        self.stalled.contains(&id)
+    }
+
+    /// The appends that wait for a segment, in the order in which they came.
+    pub(super) fn stalled(&self) -> Vec<u64> {
+        self.stalled.iter().copied().collect()
     }
 
     /// Notes that the head of `stream` is wanted; whether it has to be asked for.
@@ -52,47 +81,74 @@ impl Parked {
     }
 
     /// The head of `stream` has come.
-    pub(super) fn loaded(&mut self, stream: StreamId) {
+    pub(super) fn loaded(&mut self, stream: StreamId, head: Option<StoredHead>) {
         self.loading.remove(&stream);
+        if let Some(head) = head.filter(|_| self.holds(stream)) {
+            self.heads.insert(stream, head);
+        }
     }
 
-    /// The append at the front of `stream`'s queue, if it is at the front of all its queues.
-    pub(super) fn candidate(&self, stream: StreamId) -> Option<(u64, &ParkedAppend)> {
-        let id = *self.queues.get(&stream)?.front()?;
-        let append = self.appends.get(&id)?;
+    /// The loaded head of `stream`, if an append waits for it.
+    pub(super) fn head(&self, stream: StreamId) -> Option<StoredHead> {
+        self.heads.get(&stream).copied()
+    }
+
+    /// The stream has a newer head now.
+    pub(super) fn outdate(&mut self, stream: StreamId) {
+        self.heads.remove(&stream);
+    }
+
+    /// Whether an append is first in the queues of all its streams.
+    pub(super) fn is_first(&self, id: u64) -> bool {
         let first = |stream| self.queues.get(stream).and_then(VecDeque::front) == Some(&id);
-        append.streams.iter().all(first).then_some((id, append))
+        self.appends.get(&id).is_some_and(|append| append.streams.iter().all(first))
     }
 
-    /// Takes an append out of all its queues.
-    pub(super) fn remove(&mut self, id: u64) -> ParkedAppend {
-        let append = self.appends.remove(&id).expect("the id comes from candidate()");
-        for stream in &append.streams {
+    /// The append that may run now at the front of `stream`'s queue.
+    pub(super) fn candidate(&self, stream: StreamId) -> Option<u64> {
+        let id = *self.queues.get(&stream)?.front()?;
+        (self.is_first(id) && !self.stalled.contains(&id)).then_some(id)
+    }
+
+    /// Lends an append to be run; it keeps its place in the queues until it [leaves](Self::leave)
+    /// or is given [back](Self::give_back).
+    pub(super) fn lend(&mut self, id: u64) -> ParkedAppend {
+        self.appends.remove(&id).expect("the number comes from candidate() or is_first()")
+    }
+
+    /// It has to wait on.
+    pub(super) fn give_back(&mut self, id: u64, append: ParkedAppend) {
+        self.appends.insert(id, append);
+    }
+
+    /// It has run: takes it out of its queues.
+    pub(super) fn leave(&mut self, id: u64, streams: &[StreamId]) {
+        self.stalled.remove(&id);
+        for stream in streams {
             let queue = self.queues.get_mut(stream).expect("a parked append is in its queues");
             queue.retain(|other| *other != id);
             if queue.is_empty() {
                 self.queues.remove(stream);
+                self.heads.remove(stream);
             }
         }
-        append
     }
 
     /// Takes out everything, in the order in which it came.
-    pub(super) fn drain(&mut self) -> Vec<ParkedAppend> {
-        let mut ids: Vec<u64> = self.appends.keys().copied().collect();
-        ids.sort_unstable();
-        self.queues.clear();
-        self.loading.clear();
-        ids.into_iter().filter_map(|id| self.appends.remove(&id)).collect()
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = ParkedAppend> {
+        let Self { appends, .. } = std::mem::take(self);
+        appends.into_values()
     }
 
-    /// Takes out everything that waits for `stream`.
+    /// Takes out everything that waits for `stream`, in order.
     pub(super) fn drain_stream(&mut self, stream: StreamId) -> Vec<ParkedAppend> {
-        let ids: Vec<u64> = self
-            .queues
-            .get(&stream)
-            .map(|queue| queue.iter().copied().collect())
-            .unwrap_or_default();
-        ids.into_iter().map(|id| self.remove(id)).collect()
+        let queue = self.queues.get(&stream).cloned().unwrap_or_default();
+        let mut drained = Vec::with_capacity(queue.len());
+        for id in queue {
+            let append = self.lend(id);
+            self.leave(id, &append.streams);
+            drained.push(append);
+        }
+        drained
     }
 }

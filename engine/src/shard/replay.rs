@@ -2,9 +2,7 @@
 //! first try left in the log, in memory or on disk (invariant A5).
 
 use super::assembly::{Answer, Pending};
-use super::{
-    Action, Actions, LoadFailed, Outcome, Receipt, Refusal, Replay, RequestId, Shard, State,
-};
+use super::{Action, Actions, LoadFailed, Outcome, Receipt, Refusal, Replay, RequestId, Shard};
 use crate::append::AppendView;
 use crate::ids::{IdempotencyKey, Lsn, Place};
 use crate::record::{AppendRecord, Record, StreamRange};
@@ -71,9 +69,6 @@ impl Shard {
         else {
             return;
         };
-        if self.state == State::Poisoned {
-            return;
-        }
         self.release(size);
         let mut ranges = std::mem::take(&mut self.scratch.ranges);
         let answer = match record {
@@ -82,7 +77,6 @@ impl Shard {
         };
         push_answer(to, answer, &ranges, out);
         self.scratch.ranges = ranges;
-        self.finish_draining(out);
     }
 }
 

@@ -1,0 +1,130 @@
+//! What kind of end a log has. Three kinds (invariant D4): *clean*: nothing behind it; *torn*: blocks
+//! behind it that were in flight when the node stopped, none of them proof of anything; *damaged*: a
+//! later whole block whose commit mark lies beyond the end, or a durable mark that does: something
+//! that was acknowledged is missing.
+
+use super::RecoverError;
+use crate::block::{BlockHash, BlockHeader};
+use crate::ids::{Generation, Hlc, Lsn, Place};
+use crate::segment::LogEnd;
+
+/// How a log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Nothing lies behind the end.
+    Clean,
+    /// Blocks that were being written when the node stopped; not acknowledged, cut off.
+    Torn {
+        /// Whole blocks behind the end.
+        blocks: u32,
+    },
+    /// Acknowledged events are missing.
+    Damaged(Damage),
+}
+
+/// How it is known that events are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// A later block or the mark says that they were committed.
+    Committed,
+    /// A segment file is missing or was cut: they may have been committed, and others behind them.
+    FileLost,
+}
+
+/// Which events are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// First missing LSN.
+    pub first: Lsn,
+    /// Last LSN known to be missing.
+    pub last: Lsn,
+    /// Where the first missing block should be.
+    pub place: Place,
+    /// How that is known.
+    pub proof: Proof,
+}
+
+/// What lies behind the end of a log, gathered in the order of the files.
+#[derive(Debug)]
+pub(super) struct Behind {
+    end: LogEnd,
+    mark: Option<LogEnd>,
+    blocks: u32,
+    newest_stamp: Hlc,
+    /// Blocks that follow each other by hash without a gap: first LSN of the first, hash of the
+    /// last.
+    row: Option<(Lsn, BlockHash)>,
+    /// The highest LSN that is known to have been committed, and the first LSN of the row of
+    /// blocks that ends with whoever says so, if it is there.
+    proof: Option<(Lsn, Option<Lsn>)>,
+    /// A file is missing or was cut.
+    file_lost: bool,
+    /// First place where a newer program has written.
+    newer: Option<(Place, u16)>,
+}
+
+impl Behind {
+    /// Nothing seen yet behind `end`. `mark` is an end known to have been committed.
+    pub(super) fn new(end: LogEnd, mark: Option<LogEnd>) -> Self {
+        let proof = mark.filter(|mark| mark.lsn > end.lsn).map(|mark| (mark.lsn, None));
+        let (blocks, newest_stamp, row, newer) = (0, end.hlc, None, None);
+        Self { end, mark, blocks, newest_stamp, row, proof, file_lost: false, newer }
+    }
+
+    /// A whole block of this log.
+    pub(super) fn block(&mut self, header: &BlockHeader) {
+        self.blocks += 1;
+        self.newest_stamp = self.newest_stamp.max(header.hlc);
+        let (row, _) = self
+            .row
+            .filter(|(_, last)| *last == header.previous_hash)
+            .unwrap_or((header.first_lsn, header.hash));
+        self.row = Some((row, header.hash));
+        let known = self.proof.map_or(self.end.lsn, |(lsn, _)| lsn);
+        if header.commit_mark > known {
+            self.proof = Some((header.commit_mark, Some(row)));
+        } else if self.mark.is_some_and(|mark| mark.lsn == known && mark.hash == header.hash) {
+            self.proof = Some((known, Some(row)));
+        }
+    }
+
+    /// A segment file is missing or was cut.
+    pub(super) fn lost_file(&mut self) {
+        self.file_lost = true;
+    }
+
+    /// Something that only a newer program can read.
+    pub(super) fn newer(&mut self, place: Place, version: u16) {
+        self.newer.get_or_insert((place, version));
+    }
+
+    /// See [`super::ScanEnd`].
+    pub(super) const fn newest_stamp(&self) -> Hlc {
+        self.newest_stamp
+    }
+
+    /// The kind of end. The log ends at `place`; `first` is the first segment that was looked at.
+    pub(super) fn ending(&self, first: Generation, place: Place) -> Result<Ending, RecoverError> {
+        let missing = self.end.lsn.next();
+        let (proof, last) = match self.proof {
+            // A block with proof names its past by hash, so the row of blocks that ends with it
+            // belongs to this log: missing is what comes before the row. When nothing does, the
+            // segment's header is missing, and with it all of its events.
+            Some((_, Some(row))) if row > missing => (Proof::Committed, Lsn(row.0 - 1)),
+            Some((proof, _)) => (Proof::Committed, proof),
+            None if self.file_lost => (Proof::FileLost, missing),
+            None => return self.undamaged(),
+        };
+        let begun = place.generation >= first;
+        let place = if begun { place } else { Place { generation: first, offset: 0 } };
+        Ok(Ending::Damaged(Damage { first: missing, last, place, proof }))
+    }
+
+    fn undamaged(&self) -> Result<Ending, RecoverError> {
+        match self.newer {
+            Some((place, version)) => Err(RecoverError::Newer { place, version }),
+            None if self.blocks == 0 => Ok(Ending::Clean),
+            None => Ok(Ending::Torn { blocks: self.blocks }),
+        }
+    }
+}
