@@ -1,3 +1,4 @@
 //! Support for tests that look at Duolog from outside.
 
 pub mod process;
+pub mod sim;
