@@ -1,7 +1,7 @@
-//! What kind of end a log has. Three kinds (invariant D4): *clean*: nothing behind it; *torn*: blocks
-//! behind it that were in flight when the node stopped, none of them proof of anything; *damaged*: a
-//! later whole block whose commit mark lies beyond the end, or a durable mark that does: something
-//! that was acknowledged is missing.
+//! What kind of end a log has. Three kinds (invariant D4): *clean*: nothing behind it; *torn*:
+//! blocks behind it that were in flight when the node stopped, none of them proof of anything;
+//! *damaged*: a later whole block whose commit mark lies beyond the end, or a durable mark that
+//! does: something that was acknowledged is missing.
 
 use super::RecoverError;
 use crate::block::{BlockHash, BlockHeader};

@@ -2,12 +2,12 @@
 //!
 //! * a write under way is nothing until it completes; completed, it is durable (`O_DSYNC`);
 //! * when the process dies, of each write under way any sectors may have reached the disk's cache:
-//!   they can be read, but are durable only after a sync; and the write itself may still end, on top
-//!   of whatever the next process does before it waits for it;
+//!   they can be read, but are durable only after a sync; and the write itself may still end, on
+//!   top of whatever the next process does before it waits for it;
 //! * when the power fails, of everything that is not durable any sectors may be kept.
 //!
-//! Sectors of 512 or 4096 bytes are never torn themselves. Segment files are prepared as zeros, from
-//! spare files, or with leftovers of an older segment in them.
+//! Sectors of 512 or 4096 bytes are never torn themselves. Segment files are prepared as zeros,
+//! from spare files, or with leftovers of an older segment in them.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -55,9 +55,7 @@ impl World {
                 Action::SaveIndex { generation } => self.save_index(*generation),
                 Action::WriteMark { end } => {
                     assert!(end.lsn <= committed.lsn, "D4: a mark names what is committed");
-                    if self.plan.mistake != Mistake::ForgottenMark {
-                        self.soon(PREPARE_MAX_US, Due::Marked(*end));
-                    }
+                    self.soon(PREPARE_MAX_US, Due::Marked(*end));
                 }
                 Action::Committed { lsn } => {
                     assert_eq!(*lsn, committed.lsn, "A4: readers hear of what is committed");

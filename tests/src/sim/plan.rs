@@ -151,8 +151,8 @@ fn config(chance: &mut Chance) -> ShardConfig {
         idempotency_window: chance.pick(&[1, 4, 16, 64, 1000]),
         hot_streams_max: chance.pick(&[2, 4, 8, 8, 16, 1000]),
         recent_max_bytes: chance.pick(&[4 << 10, 32 << 10, 1 << 20]),
-        in_flight_max: chance.pick(&[8, 64, 1000, 1000]),
-        in_flight_max_bytes: chance.pick(&[100 << 10, 1 << 20, 1 << 20]),
+        in_flight_max: chance.pick(&[16, 200, 1000, 1000, 1000]),
+        in_flight_max_bytes: chance.pick(&[300 << 10, 1 << 20, 1 << 20]),
     }
 }
 

@@ -42,6 +42,7 @@ fn start(
     }
     let flushed = opened.flushed;
     let end = opened.end.unwrap_or_else(|| empty_log(identity(plan)));
+    let mark = mark.filter(|_| plan.mistake != Mistake::ForgottenMark);
     let checkpoint = Checkpoint { flushed, end, mark, keys };
     Ok((recover(&plan.config, disk, checkpoint, index)?, flushed))
 }
@@ -52,8 +53,7 @@ impl World {
         let faults = self.plan.faults;
         if clean && self.ledger.committed_end().lsn > Lsn(0) {
             let committed = self.ledger.committed_end();
-            let forgotten = self.plan.mistake == Mistake::ForgottenMark;
-            assert!(forgotten || self.is_marked(&committed), "D4: a clean stop leaves a mark");
+            assert!(self.is_marked(&committed), "D4: a clean stop leaves a mark");
         }
         let crash = if self.chance.percent(faults.power) { Crash::Power } else { Crash::Kill };
         self.stop(crash);

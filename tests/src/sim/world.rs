@@ -92,6 +92,25 @@ pub struct Report {
     pub refusals: u64,
 }
 
+impl Report {
+    /// Adds another run's numbers; the digest means nothing afterwards.
+    pub fn add(&mut self, other: &Self) {
+        self.digest = 0;
+        self.steps += other.steps;
+        self.submissions += other.submissions;
+        self.events += other.events;
+        self.reads += other.reads;
+        self.crashes += other.crashes;
+        self.cut += other.cut;
+        self.damage_found += other.damage_found;
+        self.damage_unproven += other.damage_unproven;
+        self.segments += other.segments;
+        self.cold_heads += other.cold_heads;
+        self.replays += other.replays;
+        self.refusals += other.refusals;
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct World {
@@ -102,6 +121,7 @@ pub struct World {
     queued: u64,
     pub(super) disk: SimDisk,
     pub(super) index: SimIndex,
+    /// The newest mark that was asked for and had its time.
     pub(super) mark: Option<LogEnd>,
     pub(super) streams: Streams,
     pub(super) work: Work,
