@@ -35,6 +35,8 @@ pub struct SimIndex {
     files: BTreeMap<String, Arc<Vec<u8>>>,
     catalog: Catalog,
     runs: Vec<OpenRun>,
+    /// There is no space at the moment.
+    pub full: bool,
 }
 
 /// What a start finds.
@@ -60,7 +62,7 @@ impl SimIndex {
     pub fn new(cluster: ClusterId, shard: ShardId, window: usize) -> Self {
         let catalog = Catalog::new(cluster, shard);
         let (manifest, files, runs) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { cluster, shard, window, manifest, files, catalog, runs }
+        Self { cluster, shard, window, manifest, files, catalog, runs, full: false }
     }
 
     /// Opens what is there; what cannot be read leaves nothing.
@@ -297,8 +299,11 @@ fn read_keys(bytes: &[u8], window: &mut KeyWindow) -> io::Result<()> {
 }
 
 impl IndexStore for SimIndex {
-    fn save(&mut self, sealed: Sealed) -> io::Result<()> {
-        self.add(&sealed)?;
+    fn save(&mut self, sealed: &Sealed) -> io::Result<()> {
+        if self.full {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.add(sealed)?;
         while self.maintain()? {}
         Ok(())
     }

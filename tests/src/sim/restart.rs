@@ -70,7 +70,9 @@ impl World {
         if self.chance.percent(faults.rot) {
             self.rot();
         }
+        self.index.full = self.chance.percent(faults.no_space);
         let started = start(&self.plan, &mut self.disk, &mut self.index, self.mark);
+        self.index.full = false;
         let (recovered, flushed) = started.expect("D4: a crash leaves a log that can be read");
         self.recovered(&recovered, self.survivors());
         self.recovered_state(recovered, flushed);
