@@ -25,8 +25,14 @@ const MISSES_MAX: u32 = 2;
 impl ShardLoop {
     /// Lets a reader leave its socket to the sweeps, when the shard is busy enough.
     pub(super) fn heat(&self, connection: &Connection, flow: Flow) {
-        let busy = self.answered.get() >= GROUP_MIN && self.shard.borrow().is_writing();
-        if busy && flow == Flow::Read && connection.has_requests() {
+        let shard = self.shard.borrow();
+        // A write is under way or sure to come, and with its end a sweep.
+        let busy = shard.is_writing() || shard.wants_flush();
+        if busy
+            && self.answered.get() >= GROUP_MIN
+            && flow == Flow::Read
+            && connection.has_requests()
+        {
             connection.heat();
         }
     }
