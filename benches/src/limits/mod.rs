@@ -97,6 +97,8 @@ pub struct Round {
     pub raw_write_us: (Option<f64>, Option<f64>),
     /// Round trip, us: p50.
     pub loopback_us: Option<f64>,
+    /// Other programs' use of the processor during both, percent of one core.
+    pub raw_noise_percent: Option<f64>,
     /// The skeleton, by position in [`CONNECTIONS`].
     pub skeleton: Vec<Sample>,
     /// Duolog likewise.
@@ -134,14 +136,14 @@ fn run_round(
     let refused = |source| LimitsError::Dir { dir: settings.dir.clone(), source };
     let of = format!("round {} of {}", number + 1, settings.rounds);
     progress(&format!("{of}: raw writes, round trips"));
-    let (raw, loopback) = quietest(&[], || {
+    let ((raw, loopback), raw_noise_percent) = quietest(&[], || {
         let raw = raw::durable_writes(dir, RAW_WRITES).map_err(refused)?;
         Ok((raw, raw::loopback_round_trips(ROUND_TRIPS).map_err(refused)?))
-    })?
-    .0;
+    })?;
     let mut round = Round {
         raw_write_us: (raw.percentile_us(50.0), raw.percentile_us(99.0)),
         loopback_us: loopback.percentile_us(50.0),
+        raw_noise_percent,
         ..Round::default()
     };
     let skeleton = start_skeleton(settings, dir)?;
