@@ -23,7 +23,7 @@ use duolog_net::session;
 use super::background::{self, FileJob, ShardFiles};
 use super::clock::Clock;
 use super::inbox::Inbox;
-use super::index::{self, IndexJob, SavedIndexes};
+use super::index::{self, IndexJob, SavedIndexes, ShardIndex};
 use super::recover::{self, RecoveredShard};
 use super::uring::{Parts, ShardSetup, spawn};
 use super::{signals, watchdog};
@@ -78,11 +78,12 @@ impl Node {
         for (RecoveredShard { machine, dir, mark, log_map, indexes }, inbox) in
             recovered.into_iter().zip(inboxes.iter())
         {
-            let layout = machine.config().layout;
+            let config = *machine.config();
+            let layout = config.layout;
             let (dir_again, inbox_again) = (dir.clone(), Arc::clone(inbox));
             files.push(ShardFiles { dir: dir_again, layout, mark, inbox: inbox_again });
             loops.push((machine, dir, log_map, SavedIndexes::of(&indexes)));
-            indexed.push((indexes, Arc::clone(inbox)));
+            indexed.push(ShardIndex { files: indexes, config, inbox: Arc::clone(inbox) });
         }
         let started = background::start_files(files);
         let (file_jobs, file_thread) = started.map_err(|error| internal(&error))?;

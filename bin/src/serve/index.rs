@@ -1,4 +1,5 @@
-//! The index thread: saves the indexes of sealed segments and merges saved ones.
+//! The index thread: saves the indexes of sealed segments, merges saved ones, and rebuilds those
+//! whose files turn out to be damaged.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,11 +9,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, bounded};
-use duolog_engine::disk::index_store::IndexFiles;
-use duolog_engine::ids::ShardId;
+use duolog_engine::disk::index_store::{DamagedRun, IndexFiles};
+use duolog_engine::ids::{Generation, ShardId};
 use duolog_engine::index::catalog::RunFile;
 use duolog_engine::index::lookup::Run;
-use duolog_engine::shard::Sealed;
+use duolog_engine::shard::{Sealed, ShardConfig};
 
 use super::inbox::{Inbox, Message};
 
@@ -52,13 +53,26 @@ impl SavedIndexes {
 pub enum IndexJob {
     /// Save this segment's index; answered by [`Message::Index`].
     Save(ShardId, Arc<Sealed>),
+    /// Rebuild the damaged index of these segments; answered by [`Message::Merged`] when done.
+    Repair(ShardId, Generation, Generation),
     /// Nothing more comes.
     End,
 }
 
-/// Starts the thread. `shards`: files and inbox of each shard, in order.
+/// What the thread has of a shard.
+#[derive(Debug)]
+pub struct ShardIndex {
+    /// Its saved indexes.
+    pub files: IndexFiles,
+    /// Its settings.
+    pub config: ShardConfig,
+    /// Where answers go.
+    pub inbox: Arc<Inbox>,
+}
+
+/// Starts the thread. `shards`: in order.
 pub fn start(
-    shards: Vec<(IndexFiles, Arc<Inbox>)>,
+    shards: Vec<ShardIndex>,
     ended: Arc<AtomicBool>,
 ) -> io::Result<(Sender<IndexJob>, JoinHandle<()>)> {
     let (sender, receiver) = bounded(JOBS_MAX);
@@ -67,12 +81,15 @@ pub fn start(
     Ok((sender, thread))
 }
 
-fn run(mut shards: Vec<(IndexFiles, Arc<Inbox>)>, jobs: &Receiver<IndexJob>, ended: &AtomicBool) {
+fn run(mut shards: Vec<ShardIndex>, jobs: &Receiver<IndexJob>, ended: &AtomicBool) {
     for job in jobs {
         match job {
             IndexJob::Save(shard, sealed) => {
-                let (files, inbox) = &mut shards[shard.0 as usize];
+                let ShardIndex { files, inbox, .. } = &mut shards[shard.0 as usize];
                 save(files, inbox, &sealed, ended);
+            }
+            IndexJob::Repair(shard, first, last) => {
+                repair(&mut shards[shard.0 as usize], first, last);
             }
             IndexJob::End => return,
         }
@@ -96,17 +113,39 @@ fn save(files: &mut IndexFiles, inbox: &Inbox, sealed: &Arc<Sealed>, ended: &Ato
     inbox.send_waiting(Message::Index { generation, indexes: SavedIndexes::of(files) });
 }
 
-fn maintain(shards: &mut [(IndexFiles, Arc<Inbox>)]) -> bool {
+fn maintain(shards: &mut [ShardIndex]) -> bool {
     let mut merged = false;
-    for (files, inbox) in shards {
-        match files.maintain() {
+    for shard in shards {
+        match shard.files.maintain() {
             Ok(true) => {
-                inbox.send_waiting(Message::Merged { indexes: SavedIndexes::of(files) });
+                let indexes = SavedIndexes::of(&shard.files);
+                shard.inbox.send_waiting(Message::Merged { indexes });
                 merged = true;
             }
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, event = "indexes_not_merged"),
+            Err(error) => match DamagedRun::of(&error) {
+                Some(damaged) => merged |= repair(shard, damaged.first, damaged.last),
+                None => tracing::warn!(%error, event = "indexes_not_merged"),
+            },
         }
     }
     merged
+}
+
+/// Rebuilds a damaged index; whether that worked. After a failure it stays as it is: who needs it
+/// is told, and asks again.
+fn repair(shard: &mut ShardIndex, first: Generation, last: Generation) -> bool {
+    let ShardIndex { files, config, inbox } = shard;
+    let shard = config.shard;
+    match files.repair(first, last, config) {
+        Ok(()) => {
+            tracing::warn!(%shard, %first, %last, event = "index_rebuilt", "it was damaged");
+            inbox.send_waiting(Message::Merged { indexes: SavedIndexes::of(files) });
+            true
+        }
+        Err(error) => {
+            tracing::error!(%shard, %first, %last, %error, event = "index_not_rebuilt");
+            false
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
-use duolog_engine::disk::index_store::{IndexFiles, OpenedIndex};
+use duolog_engine::disk::index_store::{DamagedRun, IndexFiles, OpenedIndex};
 use duolog_engine::disk::mark::MarkFile;
 use duolog_engine::disk::shard_dir::{DirSource, ShardDir};
 use duolog_engine::ids::{Generation, Lsn, Place, ShardId};
@@ -31,8 +31,28 @@ pub struct RecoveredShard {
     pub indexes: IndexFiles,
 }
 
+/// Damaged indexes that are rebuilt one by one at a start, at most. Each costs a read of the log's
+/// tail; one is rare.
+const REPAIRS_MAX: usize = 64;
+
 /// Recovers one shard.
 pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Failure> {
+    for _ in 0..REPAIRS_MAX {
+        if let Opened::Shard(shard) = open_once(data_dir, config)? {
+            return Ok(*shard);
+        }
+    }
+    let text = format!("the indexes of shard {} are damaged again and again", config.shard);
+    Err(Failure::new(Exit::DataDirUnusable, text))
+}
+
+enum Opened {
+    Shard(Box<RecoveredShard>),
+    /// A saved index was damaged and has been rebuilt: begin anew.
+    Repaired,
+}
+
+fn open_once(data_dir: &Path, config: ShardConfig) -> Result<Opened, Failure> {
     let shard = config.shard;
     let dir = ShardDir::new(data_dir, shard);
     let failed = |error: &dyn std::fmt::Display| {
@@ -56,11 +76,19 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
         return Err(damaged(&dir, shard, &damage));
     }
     let checkpoint = Checkpoint { flushed, end, mark: marked, keys };
-    let recovered = recover(&config, &mut source, checkpoint, &mut files);
-    let recovered = recovered.map_err(|error| match error {
-        RecoverError::OtherCluster { .. } => Failure::new(Exit::DataDirMismatch, error),
-        other => failed(&other),
-    })?;
+    let recovered = match recover(&config, &mut source, checkpoint, &mut files) {
+        Ok(recovered) => recovered,
+        Err(error @ RecoverError::OtherCluster { .. }) => {
+            return Err(Failure::new(Exit::DataDirMismatch, error));
+        }
+        Err(RecoverError::Io(error)) => {
+            let Some(damaged) = DamagedRun::of(&error) else { return Err(failed_io(error)) };
+            tracing::warn!(event = "index_rebuild", shard = shard.0, reason = %damaged);
+            files.repair(damaged.first, damaged.last, &config).map_err(failed_io)?;
+            return Ok(Opened::Repaired);
+        }
+        Err(other) => return Err(failed(&other)),
+    };
     let end = recovered.scan.end;
     tracing::info!(
         event = "recovered", shard = shard.0, lsn = end.lsn.0,
@@ -78,7 +106,8 @@ pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Fail
     let log_map = log_map(&mut source, recovered.start.newest).map_err(failed_io)?;
     let mut machine = Shard::new(config, recovered.start);
     machine.set_runs(files.runs());
-    Ok(RecoveredShard { machine, dir, mark, log_map, indexes: files })
+    let recovered = RecoveredShard { machine, dir, mark, log_map, indexes: files };
+    Ok(Opened::Shard(Box::new(recovered)))
 }
 
 fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage) -> Failure {

@@ -5,6 +5,10 @@
 //! trusted and never a reason not to start. A file counts once the manifest that names it is
 //! durable; a file is deleted only once a durable manifest no longer names it.
 
+mod repair;
+
+pub use repair::DamagedRun;
+
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::FileExt;
@@ -18,7 +22,7 @@ use crate::index::catalog::{Catalog, KeyFile, RunFile};
 use crate::index::key_file::{KeyFileHeader, join_key_files, write_keys};
 use crate::index::keys::KeyWindow;
 use crate::index::lookup::{Need, Run};
-use crate::index::merge::merge;
+use crate::index::merge::{MergeError, merge};
 use crate::index::page::{PAGE_BYTES, page_offset};
 use crate::index::run::{RunHeader, RunScope};
 use crate::index::run_view::RunView;
@@ -149,14 +153,36 @@ impl IndexFiles {
         write_durably(&self.path(&key_file.name()), |out| {
             write_keys(&sealed.keys, self.cluster, self.shard, out).map(|out| ((), out))
         })?;
-        self.catalog.add(run_file, key_file).map_err(io::Error::other)?;
-        self.runs.push((Arc::new(run), File::open(run_path)?));
-        let retired = self.catalog.retire_keys(self.window as u64);
-        self.write_manifest()?;
-        for file in retired {
-            fs::remove_file(self.path(&file.name()))?;
-        }
+        let mut catalog = self.catalog.clone();
+        catalog.add(run_file, key_file).map_err(io::Error::other)?;
+        let retired = catalog.retire_keys(self.window as u64);
+        let opened = (Arc::new(run), File::open(run_path)?);
+        self.commit(catalog)?;
+        self.runs.push(opened);
+        self.forget(retired.iter().map(KeyFile::name));
         Ok(())
+    }
+
+    /// Makes `catalog` durable, then believes in it: after an error everything is as before, and
+    /// the same can be tried again.
+    fn commit(&mut self, catalog: Catalog) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        catalog.encode(&mut bytes);
+        write_durably(&self.path(MANIFEST), |mut out| {
+            out.write_all(&bytes)?;
+            Ok(((), out))
+        })?;
+        self.dir.sync()?;
+        self.catalog = catalog;
+        Ok(())
+    }
+
+    /// Removes files that the durable manifest does not name. One that stays takes space until the
+    /// next start removes it.
+    fn forget(&self, names: impl Iterator<Item = String>) {
+        for name in names {
+            let _ = fs::remove_file(self.path(&name));
+        }
     }
 
     /// Merges one group of files if there is anything to gain; whether it did.
@@ -185,18 +211,25 @@ impl IndexFiles {
         let (first, last) = (oldest.first, newest.last);
         let mut merged = RunFile { first, last, stream_count: 0, posting_count: 0 };
         let path = self.path(&merged.name());
-        let run = write_durably(&path, |out| merge(&views, out).map_err(io::Error::other))?;
-        merged.stream_count = run.header().counts.streams;
-        merged.posting_count = run.header().counts.postings;
-        let replaced = self.catalog.replace_runs(&[merged]).map_err(io::Error::other)?;
         let at = self.runs.iter().position(|(run, _)| run.header().scope.first == first);
         let at = at.ok_or_else(|| io::Error::other("the catalog names a run that is not open"))?;
+        let run = write_durably(&path, |out| {
+            merge(&views, out).map_err(|error| match error {
+                MergeError::Input { index, error } => {
+                    DamagedRun::error(&self.runs[at + index].0, &error)
+                }
+                MergeError::Write(error) => error,
+                other => io::Error::other(other),
+            })
+        })?;
+        merged.stream_count = run.header().counts.streams;
+        merged.posting_count = run.header().counts.postings;
+        let mut catalog = self.catalog.clone();
+        let replaced = catalog.replace_runs(&[merged]).map_err(io::Error::other)?;
         let opened = (Arc::new(run), File::open(path)?);
+        self.commit(catalog)?;
         self.runs.splice(at..at + replaced.len(), [opened]);
-        self.write_manifest()?;
-        for file in replaced {
-            fs::remove_file(self.path(&file.name()))?;
-        }
+        self.forget(replaced.iter().map(RunFile::name));
         Ok(())
     }
 
@@ -213,22 +246,11 @@ impl IndexFiles {
             let joined = join_key_files(&contents, out).map_err(io::Error::other);
             joined.map(|out| ((), out))
         })?;
-        let replaced = self.catalog.replace_keys(&[joined]).map_err(io::Error::other)?;
-        self.write_manifest()?;
-        for file in replaced {
-            fs::remove_file(self.path(&file.name()))?;
-        }
+        let mut catalog = self.catalog.clone();
+        let replaced = catalog.replace_keys(&[joined]).map_err(io::Error::other)?;
+        self.commit(catalog)?;
+        self.forget(replaced.iter().map(KeyFile::name));
         Ok(())
-    }
-
-    fn write_manifest(&self) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        self.catalog.encode(&mut bytes);
-        write_durably(&self.path(MANIFEST), |mut out| {
-            out.write_all(&bytes)?;
-            Ok(((), out))
-        })?;
-        self.dir.sync()
     }
 }
 
@@ -278,32 +300,46 @@ fn read_keys(bytes: &[u8], window: &mut KeyWindow) -> io::Result<()> {
 impl IndexStore for IndexFiles {
     fn save(&mut self, sealed: &Sealed) -> io::Result<()> {
         self.add(sealed)?;
-        while self.maintain()? {}
+        // Merges only make reads cheaper; one that fails is tried again by the index thread.
+        while self.maintain().unwrap_or(false) {}
         Ok(())
     }
 
     fn head(&mut self, stream: StreamId) -> io::Result<Option<StoredHead>> {
-        let mut head: Option<StoredHead> = None;
-        for (run, file) in self.runs.iter().rev().filter(|(run, _)| run.may_contain(stream)) {
-            let mut lookup = run.look_up(stream);
-            let entry = loop {
-                match lookup.need() {
-                    Need::Done(entry) => break entry,
-                    Need::Page(number) => {
-                        let mut page = [0; PAGE_BYTES];
-                        file.read_exact_at(&mut page, page_offset(number))?;
-                        lookup.feed(&page).map_err(io::Error::other)?;
-                    }
-                }
-            };
-            let Some(entry) = entry else { continue };
-            let next = entry.span.next();
-            let known = head.get_or_insert(StoredHead { next, fencing_token: 0 });
-            known.fencing_token = entry.span.fencing_token;
-            if known.fencing_token != 0 {
-                break;
-            }
-        }
-        Ok(head)
+        head_in(self.runs.iter().rev(), stream)
     }
+}
+
+/// What `runs`, newest first, know of `stream`.
+fn head_in<'a>(
+    runs: impl Iterator<Item = &'a (Arc<Run>, File)>,
+    stream: StreamId,
+) -> io::Result<Option<StoredHead>> {
+    let mut head: Option<StoredHead> = None;
+    for (run, file) in runs.filter(|(run, _)| run.may_contain(stream)) {
+        let mut lookup = run.look_up(stream);
+        let entry = loop {
+            match lookup.need() {
+                Need::Done(entry) => break entry,
+                Need::Page(number) => {
+                    let mut page = [0; PAGE_BYTES];
+                    match file.read_exact_at(&mut page, page_offset(number)) {
+                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                            return Err(DamagedRun::error(run, &error));
+                        }
+                        other => other?,
+                    }
+                    lookup.feed(&page).map_err(|error| DamagedRun::error(run, &error))?;
+                }
+            }
+        };
+        let Some(entry) = entry else { continue };
+        let next = entry.span.next();
+        let known = head.get_or_insert(StoredHead { next, fencing_token: 0 });
+        known.fencing_token = entry.span.fencing_token;
+        if known.fencing_token != 0 {
+            break;
+        }
+    }
+    Ok(head)
 }

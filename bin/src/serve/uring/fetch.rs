@@ -18,7 +18,7 @@ use duolog_engine::shard::{Event, LoadFailed, RequestId, StoredHead};
 
 use super::notify::Notify;
 use super::shard_loop::ShardLoop;
-use crate::serve::index::SavedIndexes;
+use crate::serve::index::{IndexJob, SavedIndexes};
 
 /// Reads of streams and logs under way in one shard; later ones wait. Each may hold a page and a
 /// window: 64 x (4 + 0.25) MiB at the very most.
@@ -33,8 +33,8 @@ const WINDOW_MIN_BYTES: u32 = 4096;
 pub(super) enum FetchError {
     #[error("reading: {0}")]
     Io(#[from] io::Error),
-    #[error("index: {0}")]
-    Page(#[from] duolog_engine::index::page::PageError),
+    #[error("index: {error}")]
+    Index { run: Arc<Run>, error: duolog_engine::index::page::PageError },
     #[error("record at segment {} offset {}: {error}", place.generation, place.offset)]
     Record { place: Place, error: duolog_engine::record::RecordError },
     #[error("the record at segment {} offset {} is another one than the index says",
@@ -75,44 +75,59 @@ impl ReadPermits {
 pub(super) struct IndexFiles {
     align_bytes: u32,
     saved: RefCell<SavedIndexes>,
-    open: RefCell<Vec<(Generation, Generation, Rc<LogFile>)>>,
+    open: RefCell<Vec<(Arc<Run>, Rc<LogFile>)>>,
+    /// Damaged ones that the index thread was asked to rebuild.
+    asked: RefCell<Vec<Arc<Run>>>,
 }
 
 impl IndexFiles {
     pub(super) fn new(align_bytes: u32, saved: SavedIndexes) -> Self {
-        Self { align_bytes, saved: RefCell::new(saved), open: RefCell::default() }
+        let (saved, open, asked) = (RefCell::new(saved), RefCell::default(), RefCell::default());
+        Self { align_bytes, saved, open, asked }
     }
 
-    /// Takes a new list of saved indexes; files of merged ones are closed when unused.
+    /// Takes a new list of saved indexes; files of merged and rebuilt ones are closed when unused.
     pub(super) fn replace(&self, saved: SavedIndexes) {
-        let kept = |first, last| {
-            let same = |run: &Arc<Run>| (run.header().scope.first, run.header().scope.last);
-            saved.runs.iter().any(|run| same(run) == (first, last))
-        };
-        self.open.borrow_mut().retain(|(first, last, _)| kept(*first, *last));
+        let kept = |run: &Arc<Run>| saved.runs.iter().any(|kept| Arc::ptr_eq(kept, run));
+        self.open.borrow_mut().retain(|(run, _)| kept(run));
+        self.asked.borrow_mut().retain(kept);
         self.saved.replace(saved);
     }
 
-    async fn file(&self, run: &Run) -> Result<Rc<LogFile>, FetchError> {
-        let (first, last) = (run.header().scope.first, run.header().scope.last);
+    /// Notes that `run` is to be rebuilt; whether that was noted before.
+    fn ask(&self, run: &Arc<Run>) -> bool {
+        let mut asked = self.asked.borrow_mut();
+        let known = asked.iter().any(|known| Arc::ptr_eq(known, run));
+        if !known {
+            asked.push(Arc::clone(run));
+        }
+        known
+    }
+
+    /// Forgets that, so that the next one to need `run` asks again.
+    fn ask_again(&self, run: &Arc<Run>) {
+        self.asked.borrow_mut().retain(|known| !Arc::ptr_eq(known, run));
+    }
+
+    async fn file(&self, run: &Arc<Run>) -> Result<Rc<LogFile>, FetchError> {
         let known = {
             let open = self.open.borrow();
-            let found = open.iter().find(|(from, to, _)| (*from, *to) == (first, last));
-            found.map(|(_, _, file)| Rc::clone(file))
+            let found = open.iter().find(|(known, _)| Arc::ptr_eq(known, run));
+            found.map(|(_, file)| Rc::clone(file))
         };
         if let Some(file) = known {
             return Ok(file);
         }
         let path = self.saved.borrow().path(run);
         let file = Rc::new(LogFile::open_for_reading(&path, self.align_bytes).await?);
-        self.open.borrow_mut().push((first, last, Rc::clone(&file)));
+        self.open.borrow_mut().push((Arc::clone(run), Rc::clone(&file)));
         Ok(file)
     }
 }
 
 async fn entry(
     shard: &ShardLoop,
-    run: &Run,
+    run: &Arc<Run>,
     stream: StreamId,
 ) -> Result<Option<Entry>, FetchError> {
     let mut lookup = run.look_up(stream);
@@ -122,16 +137,58 @@ async fn entry(
             Need::Page(number) => {
                 let file = shard.indexes.file(run).await?;
                 let (_, page) = file.read(page_offset(number), PAGE_BYTES).await?;
-                lookup.feed(&page)?;
+                lookup.feed(&page).map_err(|error| FetchError::damaged(run, error))?;
             }
         }
     }
 }
 
 impl FetchError {
-    /// The file was merged into another one while it was about to be opened: ask the new one.
-    fn is_merged_away(&self) -> bool {
-        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::NotFound)
+    fn damaged(run: &Arc<Run>, error: duolog_engine::index::page::PageError) -> Self {
+        Self::Index { run: Arc::clone(run), error }
+    }
+
+    /// What stands behind the error passes: waits for that. Gives other errors back.
+    async fn pass(self, shard: &ShardLoop) -> Result<(), Self> {
+        match self {
+            // The file was merged into another one while it was about to be opened; the message
+            // about that is on its way.
+            Self::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                glommio::timer::sleep(MERGE_LOOK).await;
+                Ok(())
+            }
+            Self::Index { run, error } => match shard.repaired(&run).await {
+                true => Ok(()),
+                false => Err(Self::Index { run, error }),
+            },
+            other => Err(other),
+        }
+    }
+}
+
+/// How long to wait before merged indexes are asked again.
+const MERGE_LOOK: std::time::Duration = std::time::Duration::from_millis(1);
+/// How often a request that needs an index that is being rebuilt looks for it.
+const REPAIR_LOOK: std::time::Duration = std::time::Duration::from_millis(10);
+/// How many times: 4 s, so that the answer comes within an ordinary deadline.
+const REPAIR_LOOKS_MAX: usize = 400;
+
+impl ShardLoop {
+    /// Has the damaged index `run` rebuilt; whether that was done within some seconds.
+    async fn repaired(&self, run: &Arc<Run>) -> bool {
+        let current = || self.shard.borrow().runs().iter().any(|known| Arc::ptr_eq(known, run));
+        if current() && !self.indexes.ask(run) {
+            let scope = &run.header().scope;
+            self.send_index_job(IndexJob::Repair(self.id(), scope.first, scope.last));
+        }
+        for _ in 0..REPAIR_LOOKS_MAX {
+            if !current() {
+                return true;
+            }
+            glommio::timer::sleep(REPAIR_LOOK).await;
+        }
+        self.indexes.ask_again(run);
+        false
     }
 }
 
@@ -145,16 +202,11 @@ pub(super) async fn stored_head(
 ) -> Result<Option<StoredHead>, FetchError> {
     for _ in 1..LOOKUPS_MAX {
         match stored_head_once(shard, stream).await {
-            Err(error) if error.is_merged_away() => await_merge().await,
-            other => return other,
+            Err(error) => error.pass(shard).await?,
+            found => return found,
         }
     }
     stored_head_once(shard, stream).await
-}
-
-/// The message about the merge is on its way.
-async fn await_merge() {
-    glommio::timer::sleep(std::time::Duration::from_millis(1)).await;
 }
 
 /// What the sealed segments know of a stream: its end from the newest run that has it, its fencing
@@ -200,8 +252,8 @@ pub(super) async fn sealed_places(
     for _ in 1..LOOKUPS_MAX {
         out.clear();
         match sealed_places_once(shard, stream, from, direction, max, out).await {
-            Err(error) if error.is_merged_away() => await_merge().await,
-            other => return other,
+            Err(error) => error.pass(shard).await?,
+            found => return found,
         }
     }
     sealed_places_once(shard, stream, from, direction, max, out).await
@@ -225,7 +277,7 @@ async fn sealed_places_once(
         while let Need::Page(number) = lookup.need() {
             let file = shard.indexes.file(run).await?;
             let (_, page) = file.read(page_offset(number), PAGE_BYTES).await?;
-            lookup.feed(&page, out)?;
+            lookup.feed(&page, out).map_err(|error| FetchError::damaged(run, error))?;
         }
         return Ok(());
     }

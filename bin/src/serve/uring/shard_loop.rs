@@ -272,7 +272,11 @@ impl ShardLoop {
 
     fn save_index(&self, generation: Generation) {
         let Some(sealed) = self.shard.borrow().sealed(generation) else { return };
-        if self.index_jobs.try_send(IndexJob::Save(self.id(), sealed)).is_err() {
+        self.send_index_job(IndexJob::Save(self.id(), sealed));
+    }
+
+    pub(super) fn send_index_job(&self, job: IndexJob) {
+        if self.index_jobs.try_send(job).is_err() {
             tracing::error!(event = "background_lost", "the index thread takes no more jobs");
         }
     }
