@@ -121,6 +121,11 @@ impl LogSource for Part {
         Ok(segments)
     }
 
+    /// Nothing: the shard's own recovery has waited, or waits before it believes anything.
+    fn settle(&mut self, _first: Generation) -> io::Result<()> {
+        Ok(())
+    }
+
     fn read(
         &mut self,
         generation: Generation,
