@@ -9,8 +9,8 @@
 //! Promise: an entry written in a segment whose run is not on disk yet is never dropped. When the
 //! flush lags behind, young grows past its half instead, by at most the streams of the segments
 //! that are not flushed yet. A half with room for the streams of two segments never grows; a
-//! smaller one may have to move to a larger table once. A stream without an entry is looked up in the
-//! tails, then in the runs, newest first.
+//! smaller one may have to move to a larger table once. A stream without an entry is looked up in
+//! the tails, then in the runs, newest first.
 
 use hashbrown::HashTable;
 
@@ -49,8 +49,9 @@ struct Half {
     newest: Generation,
 }
 
-/// Entries in front of the halves, at most, a power of two: 192 KiB, about what a processor's second cache keeps beside
-/// everything else. The halves are tens of megabytes, and each look into them waits for memory.
+/// Entries in front of the halves, at most, a power of two: 192 KiB, about what a processor's
+/// second cache keeps beside everything else. The halves are tens of megabytes, and each look into
+/// them waits for memory.
 const FRONT_MAX: usize = 4096;
 /// The halves have room for this many times the entries in front: those are few beside them.
 const FRONT_SHARE: usize = 64;
