@@ -250,3 +250,6 @@ impl Rebuild {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

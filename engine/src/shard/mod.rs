@@ -368,3 +368,6 @@ impl Shard {
         self.end.hash
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -91,6 +91,9 @@ pub struct Plan {
     pub write_max_us: u64,
     /// Longest ordinary data of an event, bytes.
     pub data_max: u64,
+    /// Appends have one small event each, and a block each: then blocks of different lives lie at
+    /// the same places with the same LSNs, and only their hashes tell them apart.
+    pub uniform: bool,
     /// The wall clock.
     pub wall: WallClock,
     /// Trouble.
@@ -105,7 +108,11 @@ impl Plan {
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::new(seed, "plan");
         let chance = &mut chance;
-        let config = config(chance);
+        let mut config = config(chance);
+        let uniform = chance.percent(25);
+        if uniform {
+            config.block_target_bytes = 1;
+        }
         Self {
             seed,
             config,
@@ -117,6 +124,7 @@ impl Plan {
             pause_max_us: chance.pick(&[50, 400, 3_000]),
             write_max_us: chance.pick(&[100, 600, 5_000]),
             data_max: chance.pick(&[60, 400, 3_000]),
+            uniform,
             wall: chance.pick(&[
                 WallClock::Steady,
                 WallClock::Steady,

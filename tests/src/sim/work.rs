@@ -165,6 +165,7 @@ impl Work {
             .percent(60)
             .then(|| IdempotencyKey(u128::from(chance.draw()) << 64 | u128::from(chance.draw())));
         let part_count = match chance.below(100) {
+            _ if self.plan.uniform => 1,
             0..75 => 1,
             75..95 => chance.between(1, 4),
             _ => chance.between(1, 12),
@@ -180,6 +181,7 @@ impl Work {
                 continue;
             }
             let event_count = match chance.below(100) {
+                _ if self.plan.uniform => 1,
                 0..15 if !parts.is_empty() => 0,
                 0..80 => 1,
                 80..98 => chance.between(1, 5) as u32,
@@ -199,6 +201,7 @@ impl Work {
     fn data_length(&mut self) -> usize {
         let chance = &mut self.chance;
         let length = match chance.below(1000) {
+            _ if self.plan.uniform => chance.below(60),
             0..970 => chance.below(self.plan.data_max + 1),
             970..995 => chance.between(3_000, 20_000),
             _ => chance.between(30_000, 170_000),
