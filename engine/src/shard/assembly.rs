@@ -24,7 +24,7 @@ pub(super) enum Answer {
     Refuse(Refusal),
 }
 
-/// A block from its first append to its commit and, as a cached block, beyond.
+/// A block from its first append to its commit.
 #[derive(Debug)]
 pub(super) struct Assembly {
     /// Room for the header, then records.

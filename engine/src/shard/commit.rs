@@ -10,6 +10,12 @@ use crate::index::tail::{Tail, TailCapacity};
 use crate::segment::LogEnd;
 use std::sync::Arc;
 
+/// Buffers of committed blocks that are kept for the next ones, at most; more are in use only in
+/// bursts.
+const SPARE_BLOCKS_MAX: usize = 16;
+/// A larger buffer is not kept, bytes: it held one huge append.
+const SPARE_BLOCK_MAX_BYTES: usize = 1 << 20;
+
 impl Shard {
     /// Closes the open block if the disk may take another one.
     pub(super) fn flush(&mut self, out: &mut Actions) {
@@ -48,7 +54,7 @@ impl Shard {
             epoch: self.config.epoch,
         };
         assert_eq!(self.end.lsn, self.ordered, "the open block held the newest events");
-        let next = self.recent.take_buffer();
+        let next = self.spare_blocks.pop().unwrap_or_else(Assembly::new);
         let block = std::mem::replace(&mut self.open, next);
         self.open_started = false;
         self.closed.push_back(block);
@@ -112,7 +118,13 @@ impl Shard {
             };
             out.list.push(Action::Reply { to: pending.to, outcome });
         }
-        self.recent.keep(block);
+        self.recent.keep(block.place, &block.bytes);
+        // A huge append's buffer is not worth keeping.
+        if self.spare_blocks.len() < SPARE_BLOCKS_MAX
+            && block.bytes.capacity() <= SPARE_BLOCK_MAX_BYTES
+        {
+            self.spare_blocks.push(block);
+        }
     }
 
     /// Attaches an answer to the newest block, to leave when everything ordered now is committed.
@@ -133,10 +145,12 @@ impl Shard {
         assert!(!self.open_started || self.open.is_empty(), "the open block is closed first");
         let generation = self.segments.generation();
         if self.segments.has_active() {
-            let (tail, keys) = self.spare_tails.pop().unwrap_or_else(|| self.new_index());
-            let tail = std::mem::replace(&mut self.tail, tail);
-            let keys = std::mem::replace(&mut self.tail_keys, keys);
-            self.sealed.push_back(Arc::new(Sealed { generation, tail, keys, end: self.end }));
+            let mut sealed = self.spare_indexes.pop().unwrap_or_else(|| self.new_index());
+            let index = Arc::get_mut(&mut sealed).expect("nobody else refers to a spare index");
+            std::mem::swap(&mut self.tail, &mut index.tail);
+            std::mem::swap(&mut self.tail_keys, &mut index.keys);
+            (index.generation, index.end) = (generation, self.end);
+            self.sealed.push_back(sealed);
         }
         self.segments.rotate(self.end);
         self.tail.clear(self.segments.generation());
@@ -144,11 +158,12 @@ impl Shard {
         self.open_started = false;
     }
 
-    fn new_index(&self) -> (Tail, SegmentKeys) {
+    fn new_index(&self) -> Arc<Sealed> {
         let size_bytes = self.config.layout.segment_size_bytes;
         let generation = self.segments.generation();
         let tail = Tail::with_capacity(generation, TailCapacity::for_segment(size_bytes));
-        (tail, SegmentKeys::for_segment(generation, size_bytes))
+        let keys = SegmentKeys::for_segment(generation, size_bytes);
+        Arc::new(Sealed { generation, tail, keys, end: self.end })
     }
 
     pub(super) fn save_indexes(&mut self, out: &mut Actions) {

@@ -137,6 +137,8 @@ pub struct Shard {
     /// Closed blocks in order; the first `writing` of them have been handed to the driver.
     closed: VecDeque<Assembly>,
     writing: usize,
+    /// Buffers for the next blocks.
+    spare_blocks: Vec<Assembly>,
     recent: Recent,
     heads: Heads,
     keys: KeyWindow,
@@ -144,7 +146,8 @@ pub struct Shard {
     tail_keys: SegmentKeys,
     sealed: VecDeque<Arc<Sealed>>,
     saving: usize,
-    spare_tails: Vec<(Tail, SegmentKeys)>,
+    /// Indexes whose memory the next segments use. Nobody else refers to them.
+    spare_indexes: Vec<Arc<Sealed>>,
     runs: Vec<Arc<Run>>,
     parked: Parked,
     in_flight: usize,
@@ -186,6 +189,7 @@ impl Shard {
             open_started: false,
             closed: VecDeque::with_capacity(64),
             writing: 0,
+            spare_blocks: Vec::with_capacity(16),
             recent: Recent::new(config.recent_max_bytes),
             heads: start.heads,
             keys: start.keys,
@@ -193,7 +197,7 @@ impl Shard {
             tail_keys: start.tail_keys,
             sealed: start.unsaved.into_iter().map(Arc::new).collect(),
             saving: 0,
-            spare_tails: Vec::new(),
+            spare_indexes: Vec::new(),
             runs: Vec::new(),
             parked: Parked::default(),
             in_flight: 0,
@@ -296,9 +300,9 @@ impl Shard {
         assert_eq!(sealed.generation, generation, "indexes are saved in order");
         self.saving -= 1;
         self.heads.set_flushed(generation);
-        // The thread that saved it may still hold its reference; then the buffers go with it.
-        if let Ok(sealed) = Arc::try_unwrap(sealed) {
-            self.spare_tails.push((sealed.tail, sealed.keys));
+        // The thread that saved it may still hold its reference; then the memory goes with it.
+        if Arc::strong_count(&sealed) == 1 {
+            self.spare_indexes.push(sealed);
         }
     }
 
