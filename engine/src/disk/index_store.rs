@@ -6,6 +6,8 @@
 //! durable; a file is deleted only once a durable manifest no longer names it.
 
 mod repair;
+#[cfg(test)]
+mod tests;
 
 pub use repair::DamagedRun;
 
