@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockError, BlockHeader};
+use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use duolog_engine::bytes::align_up;
 use duolog_engine::ids::{Generation, Lsn, Place};
 use duolog_engine::record::Record;
@@ -107,17 +107,17 @@ async fn fill(
     let mut fetch = RecordFetch::default();
     let mut block = Vec::new();
     loop {
-        let Some(header) = load_block(shard, &mut fetch, place, lsn, next, &mut block).await?
-        else {
-            let following = shard.log_map.borrow().next_segment(place.generation);
-            match following {
-                Some((generation, base)) if base.next() == lsn => {
-                    place = Place { generation, offset: layout.align_bytes };
-                    continue;
-                }
-                _ => return Err(FetchError::Misplaced(place)),
+        let following = shard.log_map.borrow().next_segment(place.generation);
+        if let Some((generation, base)) = following.filter(|(_, base)| *base < lsn) {
+            // The segment ends here, whatever lies behind: what a crash cut off may be left there,
+            // with the very LSN that is looked for.
+            if base.next() != lsn {
+                return Err(FetchError::Misplaced(place));
             }
-        };
+            place = Place { generation, offset: layout.align_bytes };
+            continue;
+        }
+        let header = load_block(shard, &mut fetch, place, lsn, next, &mut block).await?;
         if header.last_lsn() >= next && !take(&block, place, read, open, out, &mut next)? {
             // The block holds `next`, or begins behind it: the next page walks in from there.
             shard.log_map.borrow_mut().hint(next, place, header.first_lsn);
@@ -134,8 +134,7 @@ async fn fill(
     }
 }
 
-/// Reads the block at `place` into `block` (its header only, if it ends before `wanted`); `None`
-/// when the segment ends there.
+/// Reads the block at `place` into `block` (nothing, if it ends before `wanted`); its header.
 async fn load_block(
     shard: &ShardLoop,
     fetch: &mut RecordFetch,
@@ -143,24 +142,23 @@ async fn load_block(
     lsn: Lsn,
     wanted: Lsn,
     block: &mut Vec<u8>,
-) -> Result<Option<BlockHeader>, FetchError> {
+) -> Result<BlockHeader, FetchError> {
     block.clear();
     if let Some(bytes) = shard.shard.borrow().recent(place) {
         block.extend_from_slice(bytes);
-        return Ok(BlockHeader::decode(block).ok());
+        return BlockHeader::decode(block).map_err(|_| FetchError::Misplaced(place));
     }
     let bytes = fetch.bytes(shard, place, BLOCK_HEADER_BYTES, AHEAD_BYTES).await?;
     let header = match BlockHeader::decode(bytes) {
         Ok(header) if header.first_lsn == lsn => header,
-        Ok(_) | Err(BlockError::NoMagic | BlockError::TooShort) => return Ok(None),
-        Err(_) => return Err(FetchError::Misplaced(place)),
+        Ok(_) | Err(_) => return Err(FetchError::Misplaced(place)),
     };
     if header.last_lsn() >= wanted {
         let bytes = fetch.bytes(shard, place, header.length(), AHEAD_BYTES).await?;
         let whole = bytes.get(..header.length()).ok_or(FetchError::Misplaced(place))?;
         block.extend_from_slice(whole);
     }
-    Ok(Some(header))
+    Ok(header)
 }
 
 /// Copies the block's events from `next` on into the page; false when the page is full.
