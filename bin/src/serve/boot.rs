@@ -114,13 +114,8 @@ impl Node {
         let address = await_ready(&readiness, shards.len())?;
         let bound = Duration::from_millis(settings.watchdog.bound_ms);
         let watchdog = watchdog::start(Arc::clone(inboxes), bound, Arc::clone(&ended));
-        let side = signals::start(Arc::clone(inboxes));
-        let helpers = vec![
-            file_thread,
-            index_thread,
-            watchdog.map_err(|error| internal(&error))?,
-            side.map_err(|error| internal(&error))?,
-        ];
+        signals::start(Arc::clone(inboxes)).map_err(|error| internal(&error))?;
+        let helpers = vec![file_thread, index_thread, watchdog.map_err(|error| internal(&error))?];
         let (cluster, node) = (identity.cluster_id, identity.node_id);
         tracing::info!(event = "serving", %address, shards = shards.len(), %cluster, %node);
         Ok(Self { shards, helpers, file_jobs, index_jobs, ended })

@@ -4,7 +4,6 @@ use std::io;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,15 +15,17 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// What a process ended by a second signal returns, as a shell would: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Starts the thread. It ends when every shard has been told to stop.
-pub fn start(inboxes: Arc<[Arc<Inbox>]>) -> io::Result<JoinHandle<()>> {
+/// Starts the thread. It ends with the process: whatever a stop still waits for then, a second
+/// signal is heard.
+pub fn start(inboxes: Arc<[Arc<Inbox>]>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (terminate, interrupt) = {
         let _inside = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
     let thread = std::thread::Builder::new().name("side".to_owned());
-    thread.spawn(move || runtime.block_on(run(&inboxes, terminate, interrupt)))
+    thread.spawn(move || runtime.block_on(run(&inboxes, terminate, interrupt)))?;
+    Ok(())
 }
 
 async fn run(inboxes: &[Arc<Inbox>], mut terminate: Signal, mut interrupt: Signal) {
@@ -34,12 +35,16 @@ async fn run(inboxes: &[Arc<Inbox>], mut terminate: Signal, mut interrupt: Signa
     };
     tracing::info!(event = "stopping", signal = name, "a second signal ends the process at once");
     tell(inboxes, || Message::Drain);
+    let stop = async {
+        drained(inboxes).await;
+        tell(inboxes, || Message::Stop);
+        std::future::pending().await
+    };
     tokio::select! {
         _ = terminate.recv() => process::exit(INTERRUPTED),
         _ = interrupt.recv() => process::exit(INTERRUPTED),
-        () = drained(inboxes) => {}
+        () = stop => {}
     }
-    tell(inboxes, || Message::Stop);
 }
 
 async fn drained(inboxes: &[Arc<Inbox>]) {
