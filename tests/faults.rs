@@ -4,3 +4,4 @@ mod faults_damage;
 mod faults_derived;
 mod faults_disk;
 mod faults_kill;
+mod faults_stall;

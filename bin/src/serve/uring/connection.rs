@@ -21,7 +21,7 @@ const HELLO_MAX_US: u64 = 10_000_000;
 /// A client that takes none of its waiting answers for this long is dropped.
 const STALL_MAX_US: u64 = 30_000_000;
 
-/// A connection that is being closed waits this long for the client to close it too.
+/// A connection whose last answer is sent waits this long for the client to close it too.
 const CLOSE_MAX_US: u64 = 10_000_000;
 
 /// A connection of this shard.
@@ -45,6 +45,10 @@ pub(super) struct Connection {
     /// It is in the list of connections to sweep.
     pub listed: Cell<bool>,
     misses: Cell<u32>,
+    /// It is in the list of connections that are or were hot.
+    pub warm: Cell<bool>,
+    /// It was hot and not in the list to sweep at the last tick, and at no sweep since.
+    waited: Cell<bool>,
     reader: RefCell<Option<Waker>>,
 }
 
@@ -65,6 +69,8 @@ impl Connection {
             hot: Cell::new(false),
             listed: Cell::new(false),
             misses: Cell::new(0),
+            warm: Cell::new(false),
+            waited: Cell::new(false),
             reader: RefCell::default(),
         })
     }
@@ -121,7 +127,8 @@ impl Connection {
     /// Ends a connection whose client keeps it without using it.
     pub(super) fn housekeep(&self, now: MonoUs) {
         let mut session = self.session.borrow_mut();
-        let silent = !session.is_greeted() && now.0 - self.opened.0 > HELLO_MAX_US;
+        let greeting = !session.is_greeted() && session.flow() != Flow::Close;
+        let silent = greeting && now.0 - self.opened.0 > HELLO_MAX_US;
         let unsent = session.answers().unsent_bytes() > 0;
         let stalled = unsent && now.0 - self.progressed.get().0 > STALL_MAX_US;
         drop(session);
@@ -162,6 +169,7 @@ impl Connection {
 
     /// One receive that does not wait, its bytes handed on.
     pub(super) fn receive_now(self: &Rc<Self>, shard: &Rc<ShardLoop>) -> io::Result<Flow> {
+        self.waited.set(false);
         let mut buffer = shard.read_buffer.borrow_mut();
         let flags = rustix::net::RecvFlags::DONTWAIT;
         let (count, _) = rustix::net::recv(self.descriptor(), &mut buffer[..], flags)?;
@@ -190,6 +198,13 @@ impl Connection {
     /// A sweep found a request.
     pub(super) fn found(&self) {
         self.misses.set(0);
+    }
+
+    /// Whether it was hot and out of the sweeps' reach at this tick and the one before, and no
+    /// sweep has looked at it between.
+    pub(super) fn waits_long(&self) -> bool {
+        let waits = self.hot.get() && !self.listed.get();
+        self.waited.replace(waits) && waits
     }
 
     /// Sweeps in a row that found nothing, this one included.
@@ -292,7 +307,7 @@ pub(super) async fn serve(connection: Rc<Connection>, shard: Rc<ShardLoop>) {
                 false => shard.resume(&connection),
             },
             Flow::Close => {
-                close(&connection, shard.now_us()).await;
+                close(&connection, &shard).await;
                 return;
             }
         }
@@ -320,8 +335,7 @@ fn hand_over(
 }
 
 /// Sends what is due, then ends the connection so that its last answer is not lost.
-async fn close(connection: &Rc<Connection>, now: MonoUs) {
-    connection.closing.set(Some(now));
+async fn close(connection: &Rc<Connection>, shard: &ShardLoop) {
     loop {
         let done = connection.session.borrow().is_done();
         if done || connection.dead.get() {
@@ -331,6 +345,7 @@ async fn close(connection: &Rc<Connection>, now: MonoUs) {
     }
     // An error means that the peer ended it first.
     let _ = rustix::net::shutdown(connection.descriptor(), rustix::net::Shutdown::Write);
+    connection.closing.set(Some(shard.now_us()));
     // Until the client closes too; housekeeping ends the wait.
     while matches!(connection.discard().await, Ok(1..)) {}
 }

@@ -129,6 +129,7 @@ async fn tick(shard: Rc<ShardLoop>) {
         glommio::timer::sleep(TICK).await;
         shard.step(Event::Tick);
         shard.deliver_late();
+        shard.cool_waiting();
     }
 }
 

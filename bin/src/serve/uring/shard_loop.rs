@@ -45,6 +45,8 @@ pub(super) struct ShardLoop {
     pub committer: Notify,
     /// Connections to sweep; see [`super::sweep`].
     pub(super) hot: RefCell<Vec<Rc<Connection>>>,
+    /// Every hot connection, and some that are no longer.
+    pub(super) warm: RefCell<Vec<Rc<Connection>>>,
     /// A sweep is under way or about to begin.
     pub(super) sweeping: Cell<bool>,
     /// Connections that the last commit answered.
@@ -99,6 +101,7 @@ impl ShardLoop {
             dirty: RefCell::default(),
             committer: Notify::default(),
             hot: RefCell::default(),
+            warm: RefCell::default(),
             sweeping: Cell::new(false),
             answered: Cell::new(0),
             writers: RefCell::default(),

@@ -6,7 +6,9 @@
 //! answers are sent, one sweep reads all such sockets without waiting, straight into the next
 //! block. A hot connection is always in one of two states: it has a request in flight, whose answer
 //! puts it into the list, or it is in the list. The list is emptied, and every reader armed again,
-//! before the shard has no write in flight and nothing to write (invariant R4).
+//! before the shard has no write in flight and nothing to write (invariant R4): also the readers
+//! whose requests wait for something else than a block, a segment or another shard. While the
+//! shard is busy, a tick finds those.
 
 use std::io;
 use std::rc::Rc;
@@ -24,7 +26,7 @@ const MISSES_MAX: u32 = 2;
 
 impl ShardLoop {
     /// Lets a reader leave its socket to the sweeps, when the shard is busy enough.
-    pub(super) fn heat(&self, connection: &Connection, flow: Flow) {
+    pub(super) fn heat(&self, connection: &Rc<Connection>, flow: Flow) {
         let shard = self.shard.borrow();
         // A write is under way or sure to come, and with its end a sweep.
         let busy = shard.is_writing() || shard.wants_flush();
@@ -34,6 +36,9 @@ impl ShardLoop {
             && connection.has_requests()
         {
             connection.heat();
+            if !connection.warm.replace(true) {
+                self.warm.borrow_mut().push(Rc::clone(connection));
+            }
         }
     }
 
@@ -51,6 +56,10 @@ impl ShardLoop {
     /// Whether the connection stays in the list.
     fn sweep_one(self: &Rc<Self>, connection: &Rc<Connection>) -> bool {
         connection.listed.set(false);
+        if !connection.is_hot() {
+            // Its own reader waits for it again.
+            return false;
+        }
         match connection.receive_now(self) {
             Ok(Flow::Read) if connection.has_requests() => {
                 // Its answer puts it back, if it has not come already.
@@ -71,10 +80,26 @@ impl ShardLoop {
 
     /// Before the shard has nothing to do: every reader waits for its socket again.
     pub(super) fn cool_all(&self) {
-        for connection in self.hot.take() {
-            connection.listed.set(false);
+        self.hot.take().iter().for_each(|connection| connection.listed.set(false));
+        for connection in self.warm.take() {
+            connection.warm.set(false);
             connection.cool();
         }
+    }
+
+    /// Gives back the sockets of hot connections that no sweep has looked at since the last tick:
+    /// their requests wait long, and a client must be able to ask for a sign of life.
+    pub(super) fn cool_waiting(&self) {
+        let mut warm = self.warm.take();
+        warm.retain(|connection| {
+            if connection.waits_long() {
+                connection.cool();
+            }
+            connection.warm.set(connection.is_hot());
+            connection.is_hot()
+        });
+        // Cooling only wakes readers: none was added meanwhile.
+        self.warm.replace(warm);
     }
 
     /// An answered connection goes into the list if it is hot and a sweep is sure to come.
