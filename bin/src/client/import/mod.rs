@@ -33,10 +33,11 @@ Examples:
 
 Each line becomes one event whose data is the line. Lines of one stream keep their order. Running
 the same import again adds nothing: every line has an idempotency key made from the import's name,
-its number and its text, and the stream \"$duolog.import.NAME\" remembers how far the import has
+its number and its text, and a stream \"$duolog.import.NAME#…\" remembers how far the import has
 come. So an import that was interrupted is simply run again, and a file that has grown adds only
 its new lines. The name is the file's name unless --name is given; a file whose beginning has
-changed is refused under the same name.";
+changed is refused under the same name. Other streams or types make another import. Lines of one
+stream are sent one by one, so a file for a single stream takes a durable write per line.";
 
 /// `duolog import`
 #[derive(Args, Debug)]
@@ -84,6 +85,18 @@ impl ImportArgs {
         self.name.clone().or_else(file).unwrap_or_default()
     }
 
+    /// Names the import together with what its lines become: the same file read into other streams
+    /// is another import.
+    fn identity(&self) -> String {
+        let Mapping { stream_prefix, stream, kind } = self.mapping();
+        let text = |source: &Source| match source {
+            Source::Fixed(fixed) => format!("={fixed}"),
+            Source::Field(field) => format!(".{field}"),
+        };
+        let options = format!("{stream_prefix}\0{}\0{}", text(&stream), text(&kind));
+        format!("{}#{:08x}", self.name(), crc32c::crc32c(options.as_bytes()))
+    }
+
     fn mapping(&self) -> Mapping {
         let source = |fixed: &Option<String>, field: &Option<String>| match (fixed, field) {
             (Some(fixed), _) => Source::Fixed(fixed.clone()),
@@ -114,7 +127,7 @@ struct Summary {
 pub fn run(arguments: &ImportArgs, mut output: Output) -> Result<Exit, Failure> {
     let (summary, outcome) = block_on(async {
         let client = arguments.server.connect().await?;
-        let progress = Progress::load(&client, &arguments.name()).await?;
+        let progress = Progress::load(&client, &arguments.identity()).await?;
         let input = source::open(&arguments.file, progress.done)
             .map_err(|error| Failure::new(Exit::LocalIo, error))?;
         let mut import = Import::new(arguments, client, progress, &input);
@@ -154,7 +167,7 @@ struct Import {
 impl Import {
     fn new(arguments: &ImportArgs, client: Client, progress: Progress, input: &Input) -> Self {
         Self {
-            name: arguments.name(),
+            name: arguments.identity(),
             mapping: arguments.mapping(),
             pipeline: Pipeline::new(client, usize::from(arguments.in_flight)),
             frontier: Frontier::new(progress.done),
