@@ -242,12 +242,13 @@ fn internal(error: &io::Error) -> Failure {
 
 fn announce(settings: &Settings, align_bytes: u32) {
     let Settings { shards, log, limits, memory, .. } = settings;
+    let data_dir = settings.data_dir.clone().unwrap_or_default();
     tracing::info!(
-        data_dir = ?settings.data_dir,
+        data_dir = %data_dir.display(),
         standalone = settings.standalone,
         client = %settings.listen.client,
         shards = shards.count,
-        cpus = ?shards.cpus,
+        cpus = shards.cpus.as_ref().map(|cpus| format!("{cpus:?}")),
         align_bytes,
         segment_size_bytes = log.segment_size_bytes,
         blocks_in_flight = log.blocks_in_flight,

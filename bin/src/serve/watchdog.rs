@@ -45,6 +45,6 @@ fn watch(inboxes: &[Arc<Inbox>], bound: Duration, ended: &AtomicBool) {
     }
     for (shard, inbox) in inboxes.iter().enumerate() {
         let rescues = inbox.rescues.load(Ordering::Relaxed);
-        tracing::info!(event = "watchdog", shard, rescues, "bells rung for a shard with work");
+        tracing::debug!(event = "watchdog", shard, rescues, "bells rung for a shard with work");
     }
 }

@@ -106,7 +106,7 @@ pub enum Error {
         text: String,
     },
     /// The log cannot give these events.
-    #[error("events {first} to {last} of the log are damaged ({text}): call the operator")]
+    #[error("{text}")]
     Damaged {
         /// First LSN.
         first: Lsn,

@@ -66,18 +66,22 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
         shard.reads.take().await;
         let mut frame = Vec::new();
         let mut open = LogPage::begin(&mut frame, correlation);
-        match fill(&shard, &read, &mut open, &mut frame).await {
+        let mut next = Lsn(read.from.0.max(1));
+        match fill(&shard, &read, &mut open, &mut frame, &mut next).await {
             Ok(tail) => open.finish_log(&mut frame, &tail),
+            // What lies before the damage is given; the next page begins with the error.
+            Err(_) if open.record_count() > 0 => {
+                let committed = shard.shard.borrow().committed().lsn;
+                open.finish_log(&mut frame, &LogTail { next, committed, end: false });
+            }
             Err(error) => {
                 open.abandon(&mut frame);
-                tracing::error!(shard = shard.id().0, from = read.from.0, %error,
-                    event = "read_failed");
+                tracing::error!(shard = shard.id().0, lsn = next.0, %error, event = "read_failed");
                 let text = format_args!(
-                    "the log cannot give the events from LSN {} on ({error}): run `duolog verify` \
-                     on the data directory",
-                    read.from
+                    "the log cannot give the event with LSN {next} ({error}); `duolog verify` on \
+                     the data directory tells what else is damaged"
                 );
-                let damaged = ErrorFrame::new(ErrorCode::Damaged).numbers(read.from.0, 0);
+                let damaged = ErrorFrame::new(ErrorCode::Damaged).numbers(next.0, next.0);
                 damaged.encode(&mut frame, correlation, text);
             }
         }
@@ -92,15 +96,15 @@ async fn fill(
     read: &ReadLog,
     open: &mut OpenPage,
     out: &mut Vec<u8>,
+    next: &mut Lsn,
 ) -> Result<LogTail, FetchError> {
     let committed = shard.shard.borrow().committed().lsn;
     let layout = shard.shard.borrow().config().layout;
     let tail = |next, end| LogTail { next, committed, end };
-    let mut next = Lsn(read.from.0.max(1));
-    if next > committed {
-        return Ok(tail(next, true));
+    if *next > committed {
+        return Ok(tail(*next, true));
     }
-    let start = shard.log_map.borrow().start(next, layout.align_bytes);
+    let start = shard.log_map.borrow().start(*next, layout.align_bytes);
     let Some((mut place, mut lsn)) = start else {
         return Err(FetchError::Io(std::io::Error::other("no segment has this LSN")));
     };
@@ -117,11 +121,11 @@ async fn fill(
             place = Place { generation, offset: layout.align_bytes };
             continue;
         }
-        let header = load_block(shard, &mut fetch, place, lsn, next, &mut block).await?;
-        if header.last_lsn() >= next && !take(&block, place, read, open, out, &mut next)? {
+        let header = load_block(shard, &mut fetch, place, lsn, *next, &mut block).await?;
+        if header.last_lsn() >= *next && !take(&block, place, read, open, out, next)? {
             // The block holds `next`, or begins behind it: the next page walks in from there.
-            shard.log_map.borrow_mut().hint(next, place, header.first_lsn);
-            return Ok(tail(next, false));
+            shard.log_map.borrow_mut().hint(*next, place, header.first_lsn);
+            return Ok(tail(*next, false));
         }
         lsn = header.last_lsn().next();
         let end = u64::from(place.offset) + header.length() as u64;
@@ -129,7 +133,7 @@ async fn fill(
         place.offset = end.ok_or(FetchError::Misplaced(place))?;
         if lsn > committed {
             shard.log_map.borrow_mut().hint(lsn, place, lsn);
-            return Ok(tail(next, true));
+            return Ok(tail(*next, true));
         }
     }
 }
