@@ -160,10 +160,11 @@ impl DataDirError {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::InUse { .. } => Exit::DataDirInUse,
-            Self::ShardCount { .. } | Self::Format { .. } | Self::IdentityLost { .. } => {
-                Exit::DataDirMismatch
-            }
-            Self::Unreadable { .. } | Self::Unusable { .. } => Exit::DataDirUnusable,
+            Self::ShardCount { .. }
+            | Self::Format { .. }
+            | Self::IdentityLost { .. }
+            | Self::Unreadable { .. } => Exit::DataDirMismatch,
+            Self::Unusable { .. } => Exit::DataDirUnusable,
         }
     }
 }
@@ -277,7 +278,7 @@ mod tests {
         let path = dir.path().join(IDENTITY_FILE);
         fs::write(&path, "{").unwrap();
         let error = Identity::read(dir.path()).unwrap_err();
-        assert_eq!(error.exit(), Exit::DataDirUnusable);
+        assert_eq!(error.exit(), Exit::DataDirMismatch);
         let newer = Identity { format: FORMAT + 1, ..Identity::new(1) };
         fs::write(&path, serde_json::to_vec(&newer).unwrap()).unwrap();
         assert!(matches!(Identity::read(dir.path()), Err(DataDirError::Format { found: 2, .. })));
