@@ -6,6 +6,7 @@ pub mod append;
 pub mod block;
 pub mod bytes;
 pub mod disk;
+pub mod fuzz;
 pub mod ids;
 pub mod index;
 pub mod limits;

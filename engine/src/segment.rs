@@ -7,6 +7,7 @@
 use crate::block::BlockHash;
 use crate::bytes::{Cursor, TooShort};
 use crate::ids::{ClusterId, Generation, Hlc, LeaseEpoch, Lsn, ShardId};
+use crate::limits::BLOCK_ALIGN_BYTES;
 
 /// Bytes of the header that carry something; the rest of its page is zero.
 pub const SEGMENT_HEADER_BYTES: usize = 128;
@@ -60,6 +61,9 @@ pub enum SegmentError {
     /// Newer than this program.
     #[error("segment version {0} is newer than this program")]
     Version(u16),
+    /// Values that no writer makes.
+    #[error("segment header field {0} has an impossible value")]
+    Malformed(&'static str),
 }
 
 impl From<TooShort> for SegmentError {
@@ -116,6 +120,15 @@ impl SegmentHeader {
         let hlc = Hlc(cursor.u64()?);
         let epoch = LeaseEpoch(cursor.u64()?);
         let base = LogEnd { lsn, hash: cursor.hash()?, hlc, epoch };
+        if generation.0 == 0 || lsn.0 == u64::MAX {
+            return Err(SegmentError::Malformed("number"));
+        }
+        if !align_bytes.is_power_of_two() || !align_bytes.is_multiple_of(BLOCK_ALIGN_BYTES) {
+            return Err(SegmentError::Malformed("alignment"));
+        }
+        if size_bytes <= align_bytes {
+            return Err(SegmentError::Malformed("size"));
+        }
         Ok(Self { cluster, shard, generation, size_bytes, align_bytes, base })
     }
 }

@@ -11,12 +11,12 @@ pub use ending::{Damage, Ending, Proof};
 pub use scan::{Found, LogIdentity, Scan, ScanEnd, ScanStart};
 
 use crate::block::{Block, genesis};
-use crate::ids::{ClusterId, Generation, Hlc, LeaseEpoch, Lsn, Place, StreamId};
+use crate::ids::{ClusterId, Generation, Hlc, LeaseEpoch, Lsn, Place, Revision, StreamId};
 use crate::index::heads::{Head, Heads};
 use crate::index::key_file::SegmentKeys;
 use crate::index::keys::KeyWindow;
 use crate::index::tail::{Tail, TailCapacity};
-use crate::record::{Record, RecordError};
+use crate::record::{EventRecord, Record, RecordError};
 use crate::segment::LogEnd;
 use crate::shard::{Active, Sealed, ShardConfig, ShardStart, StoredHead};
 
@@ -64,11 +64,11 @@ pub enum RecoverError {
         /// As the directory says.
         own: ClusterId,
     },
-    /// A whole block (its hash is right) whose records cannot be decoded: written by a newer or
-    /// faulty program.
-    #[error("block with LSN {lsn} holds a record that this program cannot read: {error}")]
+    /// A whole block (its hash is right) whose records cannot be decoded or do not follow those
+    /// before: written by a newer or faulty program.
+    #[error("the log holds at LSN {lsn} a record that this program cannot read: {error}")]
     Record {
-        /// The block's first LSN.
+        /// The event's LSN, or the first of its block.
         lsn: Lsn,
         /// What is wrong with it.
         error: RecordError,
@@ -188,6 +188,8 @@ impl Rebuild {
     ) -> Result<(), RecoverError> {
         self.blocks += 1;
         let lsn = block.header.first_lsn;
+        let misfit = |what| RecoverError::Record { lsn, error: RecordError::Malformed(what) };
+        let mut next_lsn = lsn;
         let mut token = None;
         let mut token_events = 0;
         for record in block.records() {
@@ -202,24 +204,48 @@ impl Rebuild {
                     }
                 }
                 Record::Event(event) => {
+                    if event.lsn != next_lsn {
+                        return Err(misfit("LSN"));
+                    }
+                    next_lsn = next_lsn.next();
                     let token = token.filter(|_| token_events > 0);
                     token_events = token_events.saturating_sub(1);
-                    let stream = StreamId::of(event.stream.as_bytes());
-                    let known = match self.heads.get(stream) {
-                        Some(head) => head.fencing_token,
-                        None => store.head(stream)?.map_or(0, |head| head.fencing_token),
-                    };
-                    let fencing_token = known.max(token.unwrap_or(0));
-                    let highest = (fencing_token > 0).then_some(fencing_token);
-                    let tail_slot = self.tail.push(stream, event.revision, offset, highest);
-                    let next_revision = event.revision.next();
-                    let last_generation = place.generation;
-                    let head = Head { next_revision, fencing_token, last_generation, tail_slot };
-                    self.heads.put(stream, head);
-                    self.events += 1;
+                    self.event(place.generation, offset, &event, token, store)?;
                 }
             }
         }
+        let counted = next_lsn == block.header.last_lsn().next();
+        if counted { Ok(()) } else { Err(misfit("event count")) }
+    }
+
+    fn event(
+        &mut self,
+        generation: Generation,
+        offset: u32,
+        event: &EventRecord<'_>,
+        token: Option<u64>,
+        store: &mut dyn IndexStore,
+    ) -> Result<(), RecoverError> {
+        let stream = StreamId::of(event.stream.as_bytes());
+        let known = match self.heads.get(stream) {
+            Some(head) => Some((head.next_revision, head.fencing_token)),
+            None => store.head(stream)?.map(|head| (head.next, head.fencing_token)),
+        };
+        let next_revision = event.revision.0.checked_add(1).map(Revision);
+        let next_revision =
+            next_revision.filter(|_| known.is_none_or(|(next, _)| next == event.revision));
+        let next_revision = next_revision.ok_or(RecoverError::Record {
+            lsn: event.lsn,
+            error: RecordError::Malformed("revision"),
+        })?;
+        let highest = known.map_or(0, |(_, token)| token);
+        let fencing_token = highest.max(token.unwrap_or(0));
+        let highest = (fencing_token > 0).then_some(fencing_token);
+        let tail_slot = self.tail.push(stream, event.revision, offset, highest);
+        let last_generation = generation;
+        let head = Head { next_revision, fencing_token, last_generation, tail_slot };
+        self.heads.put(stream, head);
+        self.events += 1;
         Ok(())
     }
 

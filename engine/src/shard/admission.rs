@@ -226,6 +226,9 @@ impl Shard {
             let (size, limit) = ((BLOCK_HEADER_BYTES + needed) as u64, block_max as u64);
             return Err(Verdict::Done(Done::RefusedNow(Refusal::TooLarge { size, limit })));
         }
+        if self.open_started && self.open.bytes.len() + needed > block_max {
+            self.close_block(out);
+        }
         let used = if self.open_started { self.open.bytes.len() } else { BLOCK_HEADER_BYTES };
         if used + needed <= self.segments.room() {
             return Ok(());

@@ -5,6 +5,7 @@ use super::ShardConfig;
 use crate::block::BLOCK_HEADER_BYTES;
 use crate::bytes::align_up;
 use crate::ids::{ClusterId, Generation, Place, ShardId};
+use crate::limits::BLOCK_BODY_MAX_BYTES;
 use crate::segment::{LogEnd, SegmentHeader};
 
 /// Segments kept ready beyond the active one: one to move into, one in preparation while a burst
@@ -24,7 +25,9 @@ impl Layout {
     /// Largest block, header included, that a fresh segment takes.
     #[must_use]
     pub const fn block_max_bytes(&self) -> usize {
-        (self.segment_size_bytes - self.align_bytes) as usize
+        let room = (self.segment_size_bytes - self.align_bytes) as usize;
+        let largest = BLOCK_HEADER_BYTES + BLOCK_BODY_MAX_BYTES;
+        if room < largest { room } else { largest }
     }
 }
 

@@ -178,3 +178,26 @@ fn an_append_fits_exactly_or_is_too_large() {
     assert_eq!(write_of(&actions[0]), Some(Lsn(1)));
     assert_eq!(bench.shard.block_bytes(Lsn(1)).len(), (64 << 10) - 4096);
 }
+
+/// Promise A8: no request ends in a block larger than readers take. Provoked by segments that have
+/// room for one; broken if the machine panics instead of refusing, or puts two together.
+#[test]
+fn a_block_stays_below_its_limit_in_segments_of_any_size() {
+    let mut config = config();
+    config.layout.segment_size_bytes = 256 << 20;
+    config.in_flight_max_bytes = 256 << 20;
+    let limit = crate::limits::BLOCK_BODY_MAX_BYTES;
+    let data = vec![0; limit];
+    let asked = |length: usize| ask().data("a", Expect::Any, &data[..length]);
+    let mut bench = Bench::new(config);
+    let (to, actions) = bench.ask(&asked(limit));
+    let refused = answers(&actions);
+    assert!(matches!(refused[..], [(id, Err(Refusal::TooLarge { .. }))] if id == to.0));
+    let small = bench.quiet(&any("a"));
+    let (large, actions) = bench.ask(&asked(limit - 100));
+    let writes: Vec<Lsn> = actions.iter().filter_map(write_of).collect();
+    assert_eq!(writes, [Lsn(1), Lsn(2)], "a block each");
+    let mut actions = bench.written(1);
+    actions.extend(bench.written(2));
+    assert_eq!(answers(&actions), [(small.0, Ok(1)), (large.0, Ok(2))]);
+}

@@ -122,7 +122,7 @@ impl Bench {
     /// Hands a request in; its number, and what the machine did.
     pub(crate) fn ask(&mut self, ask: &Ask) -> (RequestId, Vec<Action>) {
         let bytes = ask.bytes();
-        let view = AppendView::parse(&bytes, 1 << 20).unwrap();
+        let view = AppendView::parse(&bytes, 1 << 28).unwrap();
         self.next += 1;
         let to = RequestId(self.next);
         (to, self.step(Event::Append { to, view }))
