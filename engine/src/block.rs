@@ -250,6 +250,7 @@ impl<'a> Block<'a> {
             return Err(BlockError::BodyChecksum);
         }
         let head = head.first_chunk().ok_or(BlockError::TooShort)?;
+        // D1, D2: the hash binds the block and its past.
         if hash_of(head, body) != header.hash {
             return Err(BlockError::Hash);
         }

@@ -161,7 +161,7 @@ pub fn fuzz_log(bytes: &[u8]) {
     match recover_log(&mut log) {
         Ok(recovered) => {
             let end = recovered.scan.end;
-            let known = ends.iter().any(|known| *known == end);
+            let known = ends.contains(&end);
             assert!(known, "D2: no block is taken for whole that is not: {end:?}");
         }
         Err(RecoverError::Newer { .. } | RecoverError::OtherCluster { .. }) => {}

@@ -172,7 +172,9 @@ proptest! {
     }
 
     #[test]
-    fn blocks_come_back(events in prop::collection::vec(event(), 1..6), numbers in any::<[u64; 4]>()) {
+    fn blocks_come_back(
+        events in prop::collection::vec(event(), 1..6), numbers in any::<[u64; 4]>(),
+    ) {
         let block = block(&events, numbers);
         let decoded = Block::decode(&block).unwrap();
         prop_assert_eq!(decoded.header.event_count as usize, events.len());
@@ -192,7 +194,8 @@ proptest! {
 
     #[test]
     fn segment_headers_come_back(numbers in any::<[u64; 3]>(), cluster in any::<u128>(),
-        shard in any::<u32>(), generation in 1..u32::MAX, hash in any::<[u8; 32]>(), shift in 12..20_u32,
+        shard in any::<u32>(), generation in 1..u32::MAX, hash in any::<[u8; 32]>(),
+        shift in 12..20_u32,
     ) {
         let [lsn, hlc, epoch] = numbers;
         prop_assume!(lsn < u64::MAX);

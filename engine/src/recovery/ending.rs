@@ -81,6 +81,7 @@ impl Behind {
             .unwrap_or((header.first_lsn, header.hash));
         self.row = Some((row, header.hash));
         let known = self.proof.map_or(self.end.lsn, |(lsn, _)| lsn);
+        // D4: a commit mark beyond the end is proof.
         if header.commit_mark > known {
             self.proof = Some((header.commit_mark, Some(row)));
         } else if self.mark.is_some_and(|mark| mark.lsn == known && mark.hash == header.hash) {

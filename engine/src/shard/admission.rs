@@ -69,6 +69,7 @@ impl Shard {
         if self.state != State::Serving {
             return out.refuse(to, Refusal::ShuttingDown);
         }
+        // A8: nothing is queued beyond the bounds.
         if self.in_flight >= self.config.in_flight_max
             || self.in_flight_bytes + size > self.config.in_flight_max_bytes
         {
@@ -139,6 +140,7 @@ impl Shard {
                     self.close_block(out);
                 }
             }
+            // A3: what the answer rests on has to be committed first.
             Done::Refused(refusal) if self.rests_on_uncommitted() => {
                 let request_bytes = size as u32;
                 self.defer(Pending { to, request_bytes, answer: Answer::Refuse(refusal) });
@@ -207,6 +209,7 @@ impl Shard {
         let token = view.fencing_token();
         let heads = self.scratch.streams.iter();
         for ((stream_index, stream), (_, head)) in (0_u16..).zip(view.streams()).zip(heads) {
+            // A7: a lower token belongs to a writer that was replaced.
             if let Some(given) = token.filter(|given| *given < head.fencing_token) {
                 let highest = head.fencing_token;
                 return Some(Refusal::Fenced { stream_index, given, highest });

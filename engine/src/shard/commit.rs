@@ -31,7 +31,7 @@ impl Shard {
     /// Seals the open block and queues it for the disk.
     pub(super) fn close_block(&mut self, out: &mut Actions) {
         assert!(!self.open.is_empty(), "an empty block is never closed");
-        assert_eq!(self.open.first_lsn, self.end.lsn.next(), "blocks follow without a gap");
+        assert_eq!(self.open.first_lsn, self.end.lsn.next(), "A1: blocks follow without a gap");
         let generation = self.open.place.generation;
         let seal = BlockSeal {
             shard: self.config.shard,
@@ -168,6 +168,7 @@ impl Shard {
 
     pub(super) fn save_indexes(&mut self, out: &mut Actions) {
         while let Some(sealed) = self.sealed.get(self.saving) {
+            // D7: an index is saved of committed events only.
             if sealed.end.lsn > self.committed.lsn {
                 break;
             }

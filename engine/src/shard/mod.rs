@@ -359,7 +359,7 @@ impl Shard {
     }
 
     fn release(&mut self, request_bytes: usize) {
-        assert!(self.in_flight > 0, "an answer belongs to an accepted request");
+        assert!(self.in_flight > 0, "A5: an answer belongs to an accepted request");
         self.in_flight -= 1;
         self.in_flight_bytes -= request_bytes;
     }

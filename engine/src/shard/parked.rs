@@ -105,6 +105,7 @@ impl Parked {
     }
 
     /// The append that may run now at the front of `stream`'s queue.
+    // A2: first in all its queues.
     pub(super) fn candidate(&self, stream: StreamId) -> Option<u64> {
         let id = *self.queues.get(&stream)?.front()?;
         (self.is_first(id) && !self.stalled.contains(&id)).then_some(id)

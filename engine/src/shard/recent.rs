@@ -36,6 +36,7 @@ impl Recent {
 
     /// Keeps a copy of a committed block in the place of the oldest ones. A block larger than the
     /// whole ring is not kept.
+    // A9: copied into memory reserved at the start.
     pub(super) fn keep(&mut self, place: Place, bytes: &[u8]) {
         debug_assert!(self.blocks.back().is_none_or(|last| last.place < place));
         let length = bytes.len();

@@ -1,5 +1,5 @@
 //! Retries: the answer to an append whose key came before is made from the append record that the
-//! first try left in the log, in memory or on disk (invariant A5).
+//! first try left in the log, in memory or on disk (invariant A6).
 
 use super::assembly::{Answer, Pending};
 use super::{Action, Actions, LoadFailed, Outcome, Receipt, Refusal, Replay, RequestId, Shard};
@@ -105,6 +105,7 @@ fn replay_answer(
     if record.key != key {
         return Answer::Refuse(Refusal::Damaged);
     }
+    // A6: the same key with other events is no retry.
     if record.fingerprint != fingerprint {
         return Answer::Refuse(Refusal::KeyReused);
     }

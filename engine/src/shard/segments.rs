@@ -122,7 +122,10 @@ impl Segments {
 
     /// Assigns the place of a block of `length` bytes and moves on behind it.
     pub fn place_block(&mut self, length: usize) -> (Place, Option<SegmentHeader>) {
-        assert!(length >= BLOCK_HEADER_BYTES && length <= self.room(), "block fits its segment");
+        assert!(
+            length >= BLOCK_HEADER_BYTES && length <= self.room(),
+            "D6: block fits its segment"
+        );
         let place = self.next_place();
         let active = self.active.as_mut().expect("next_place() found it");
         let end = u64::from(active.offset) + length as u64;

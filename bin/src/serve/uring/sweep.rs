@@ -79,6 +79,7 @@ impl ShardLoop {
     }
 
     /// Before the shard has nothing to do: every reader waits for its socket again.
+    // R4: called before the shard goes idle.
     pub(super) fn cool_all(&self) {
         self.hot.take().iter().for_each(|connection| connection.listed.set(false));
         for connection in self.warm.take() {
