@@ -386,7 +386,7 @@ fn every_length_of_a_record_is_refused() {
         forged[at] = value;
         let checksum = crc32c(&forged[4..actual as usize]);
         forged[..4].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(Record::decode(&forged).err().is_some(), true, "{value} at {at}");
+        assert!(Record::decode(&forged).is_err(), "{value} at {at}");
     }
     assert_eq!(Record::decode(&bytes[..7]), Err(RecordError::TooShort));
 }
