@@ -198,9 +198,15 @@ impl World {
         }
     }
 
-    /// Lives all lives. Panics where a promise is broken.
+    /// Lives all lives; what happened. Panics where a promise is broken.
     #[must_use]
     pub fn run(mut self) -> Report {
+        self.live_all();
+        self.report
+    }
+
+    /// Lives all lives. Panics where a promise is broken.
+    pub fn live_all(&mut self) {
         for life in 0..self.plan.lives {
             let last = life + 1 == self.plan.lives;
             self.begin_life(last);
@@ -216,7 +222,18 @@ impl World {
         self.report.digest = self.digest.value();
         self.report.events = self.ledger.rows.len() as u64;
         self.report.submissions = self.work.submissions.len() as u64;
-        self.report
+    }
+
+    /// The log as it must be.
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// A submission's request.
+    #[must_use]
+    pub fn request(&self, submission: usize) -> Vec<u8> {
+        self.work.encode(submission, &self.streams)
     }
 
     fn clean_stop_wanted(&mut self) -> bool {
