@@ -118,7 +118,7 @@ impl Plan {
             config,
             tear_bytes: chance.pick(&[512, 4096]),
             stream_count: chance.between(3, 60) as usize,
-            lives: chance.between(2, 6) as u32,
+            lives: chance.between(2, 10) as u32,
             submissions: chance.between(20, 160),
             burst_max: chance.pick(&[1, 4, 20, 60]),
             pause_max_us: chance.pick(&[50, 400, 3_000]),

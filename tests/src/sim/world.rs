@@ -254,7 +254,9 @@ impl World {
         self.failed_records.clear();
         self.latest.fill(0);
         // The last life comes to rest: faults have stopped, everything is answered.
-        let steps = self.plan.submissions * 4;
+        // Short lives crash before they have written over what the life before left behind.
+        let short = self.chance.percent(40);
+        let steps = if short { 40 } else { self.plan.submissions * 4 };
         let stops = !last && self.chance.percent(85);
         self.crash_at = if stops { self.chance.between(1, steps) } else { u64::MAX };
         if last {
