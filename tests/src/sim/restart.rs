@@ -117,7 +117,15 @@ impl World {
             });
             assert!(mine, "A5: nobody waits for {append:?}, which a crash has brought");
         }
-        self.unanswered.clear();
+        self.again.clear();
+        let unanswered = std::mem::take(&mut self.unanswered);
+        if self.chance.percent(60) {
+            let keyed = |made: &usize| {
+                let operation = self.work.submissions[*made].operation;
+                self.work.operations[operation].key.is_some()
+            };
+            self.again.extend(unanswered.into_iter().filter(keyed));
+        }
     }
 
     /// Heads, tokens and keys are those of the log.

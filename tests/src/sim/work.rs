@@ -141,6 +141,18 @@ impl Work {
         self.submissions.len() - 1
     }
 
+    /// Submits again what `earlier` did, as it was; its number.
+    pub fn submit_again(&mut self, earlier: usize, life: u32, known: &dyn Known) -> usize {
+        let Submission { operation, expects, token, .. } = self.submissions[earlier].clone();
+        let parts = &self.operations[operation].parts;
+        let seen = parts.iter().map(|part| known.stream(part.stream)).collect();
+        let key_seen = self.operations[operation].key.and_then(|key| known.key(key));
+        let answer = None;
+        let again = Submission { operation, expects, token, life, seen, key_seen, answer };
+        self.submissions.push(again);
+        self.submissions.len() - 1
+    }
+
     /// A retry, or a key that is used again for something else.
     fn old_operation(&mut self) -> Option<usize> {
         let recent = self.operations.len().min(80);

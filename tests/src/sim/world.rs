@@ -136,6 +136,8 @@ pub struct World {
     flush_due: bool,
     /// Submissions without an answer in this life.
     pub(super) unanswered: BTreeSet<usize>,
+    /// Submissions with a key that the life before left without an answer: their clients ask again.
+    pub(super) again: VecDeque<usize>,
     /// Latest submission, by stream, that was appended in this life.
     pub(super) latest: Vec<usize>,
     pub(super) saves: VecDeque<Arc<Sealed>>,
@@ -185,6 +187,7 @@ impl World {
             rested: 0,
             flush_due: false,
             unanswered: BTreeSet::new(),
+            again: VecDeque::new(),
             saves: VecDeque::new(),
             full: false,
             failed_heads: BTreeSet::new(),
@@ -411,7 +414,10 @@ impl World {
         let together = self.chance.percent(50);
         let mut actions = std::mem::take(&mut self.actions);
         for _ in 0..burst {
-            let submission = self.work.submit(self.life, &self.streams, &self.ledger);
+            let submission = match self.again.pop_front() {
+                Some(earlier) => self.work.submit_again(earlier, self.life, &self.ledger),
+                None => self.work.submit(self.life, &self.streams, &self.ledger),
+            };
             self.unanswered.insert(submission);
             let bytes = self.work.encode(submission, &self.streams);
             let view = AppendView::parse(&bytes, EVENT_MAX_BYTES_DEFAULT);
