@@ -12,6 +12,7 @@ pub mod answer;
 pub mod bucket;
 mod client;
 mod clock;
+pub mod conformance;
 pub mod credentials;
 pub mod date;
 pub mod document;

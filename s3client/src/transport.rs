@@ -5,6 +5,7 @@
 //! before the first byte of the request was written to it; nothing was sent then.
 
 use std::error::Error as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -81,8 +82,13 @@ pub enum Trust {
 }
 
 impl Transport {
-    /// A transport without connections.
-    pub fn new(timeouts: Timeouts, trust: &Trust) -> Result<Self, TransportError> {
+    /// A transport without connections. With `connect_to`, connections to that host go to that
+    /// address, whatever its name resolves to.
+    pub fn new(
+        timeouts: Timeouts,
+        trust: &Trust,
+        connect_to: Option<(&str, SocketAddr)>,
+    ) -> Result<Self, TransportError> {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("duolog/", env!("CARGO_PKG_VERSION")))
             .http1_only()
@@ -95,6 +101,9 @@ impl Transport {
             .pool_idle_timeout(Duration::from_millis(IDLE_CONNECTION_MS))
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .tls_built_in_root_certs(*trust != Trust::Nobody);
+        if let Some((host, address)) = connect_to {
+            builder = builder.resolve(host, address);
+        }
         if let Trust::Also(pem) = trust {
             let unusable = |reason: String| TransportError::CaFile { reason };
             let certificates = reqwest::Certificate::from_pem_bundle(pem)

@@ -9,6 +9,7 @@ use crate::client::observed::Learnt;
 use crate::clock;
 use crate::credentials::Credentials;
 use crate::error::{self, Error};
+use crate::limits::ERROR_BYTES_MAX;
 use crate::request::Call;
 use crate::sign::sign;
 use crate::transport::Failure;
@@ -73,6 +74,23 @@ impl Client {
                 _ => return Ok(Ok(answer)),
             }
         }
+    }
+
+    /// Sends `call` once, with its body in parts.
+    pub(super) async fn exchange_parts(
+        &self,
+        call: &Call,
+        parts: reqwest::Body,
+    ) -> Result<Result<Answer, Failure>, Error> {
+        let (credentials, bucket) = (self.credentials().await?, self.bucket());
+        let mut request = call.request(&bucket, self.form())?;
+        let offset_ms = self.shared.learnt.signing_offset_ms();
+        let signed_ms = clock::wall_ms().saturating_add(offset_ms);
+        sign(&mut request, &credentials, bucket.region(), signed_ms)?;
+        let (head, body) = request.into_parts();
+        let request = http::Request::from_parts(head, parts);
+        let size_bytes = body.len() as u64;
+        Ok(self.shared.transport.send_body(request, size_bytes, ERROR_BYTES_MAX).await)
     }
 
     async fn credentials(&self) -> Result<Credentials, Error> {

@@ -9,6 +9,7 @@ mod exchange;
 mod observed;
 mod swap;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub retry: Option<Duration>,
     /// Whose certificates are good.
     pub trust: Trust,
+    /// Connects to this address instead of what the bucket's host name resolves to.
+    pub connect_to: Option<SocketAddr>,
 }
 
 impl Settings {
@@ -54,7 +57,7 @@ impl Settings {
     pub fn new(bucket: Bucket, source: Source) -> Self {
         let trust = if bucket.endpoint().is_encrypted() { Trust::System } else { Trust::Nobody };
         let (form, timeouts) = (IfMatchForm::default(), Timeouts::default());
-        Self { bucket, source, form, timeouts, retry: None, trust }
+        Self { bucket, source, form, timeouts, retry: None, trust, connect_to: None }
     }
 }
 
@@ -87,8 +90,11 @@ struct Shared {
 impl Client {
     /// A client that has not connected yet.
     pub fn new(settings: Settings) -> Result<Self, Error> {
+        let host = settings.bucket.host();
+        let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
+        let connect_to = settings.connect_to.map(|address| (name, address));
         let shared = Shared {
-            transport: Transport::new(settings.timeouts, &settings.trust)?,
+            transport: Transport::new(settings.timeouts, &settings.trust, connect_to)?,
             keeper: Keeper::new(settings.source),
             retry: settings.retry,
             form: AtomicU8::new(settings.form.number()),
@@ -152,12 +158,41 @@ impl Client {
         condition: &Condition,
     ) -> Result<Written, Error> {
         let call = Call::PutIf(key.clone(), body, condition.clone());
-        match self.exchange(&call, ERROR_BYTES_MAX).await? {
+        let sent = self.exchange(&call, ERROR_BYTES_MAX).await?;
+        self.end(&call, condition, sent)
+    }
+
+    /// The same with a body that comes as slowly as `parts` gives it out; for the conformance
+    /// suite, which follows no redirects here.
+    pub(crate) async fn put_if_in_parts<B>(
+        &self,
+        key: &ObjectKey,
+        body: Bytes,
+        parts: B,
+        condition: &Condition,
+    ) -> Result<Written, Error>
+    where
+        B: http_body::Body<Data = Bytes> + Send + Sync + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let call = Call::PutIf(key.clone(), body, condition.clone());
+        let sent = self.exchange_parts(&call, reqwest::Body::wrap(parts)).await?;
+        self.end(&call, condition, sent)
+    }
+
+    /// The end of a conditional write.
+    fn end(
+        &self,
+        call: &Call,
+        condition: &Condition,
+        sent: Result<Answer, Failure>,
+    ) -> Result<Written, Error> {
+        match sent {
             Ok(answer) => {
-                answer.written(&call, condition).map_err(|refusal| self.refused(&call, refusal))
+                answer.written(call, condition).map_err(|refusal| self.refused(call, refusal))
             }
             Err(Failure::NoAnswer(reason)) => Ok(Written::Unknown(Doubt::NoAnswer(reason))),
-            Err(failure @ Failure::NotSent(_)) => Err(self.failed(&call, failure)),
+            Err(failure @ Failure::NotSent(_)) => Err(self.failed(call, failure)),
         }
     }
 
