@@ -9,6 +9,8 @@ use crate::client::import::{self, ImportArgs};
 use crate::client::read::{self, ReadArgs};
 use crate::offline::inspect::{self, InspectArgs};
 use crate::offline::verify::{self, VerifyArgs};
+use crate::s3::dev::{self, DevArgs};
+use crate::s3::probe::{self, ProbeArgs};
 use crate::settings::flags::SettingFlags;
 
 const AFTER_HELP: &str = "\
@@ -66,6 +68,12 @@ pub enum Command {
     /// Show what lies in one segment file.
     #[command(after_help = inspect::HELP)]
     Inspect(InspectArgs),
+    /// Commands about the store that holds lease and chain.
+    #[command(subcommand)]
+    S3(S3Command),
+    /// Run an S3 server for development and tests in the foreground.
+    #[command(name = "s3-dev", after_help = dev::HELP)]
+    S3Dev(DevArgs),
     /// Load generator and measurements.
     #[command(subcommand)]
     Bench(duolog_benches::BenchCommand),
@@ -111,6 +119,14 @@ pub enum ConfigCommand {
     Default,
 }
 
+/// `duolog s3`
+#[derive(Debug, Subcommand)]
+pub enum S3Command {
+    /// Find out whether the bucket's store is safe for leases.
+    #[command(after_help = probe::HELP)]
+    Probe(Box<ProbeArgs>),
+}
+
 /// `duolog doctor`
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
@@ -131,6 +147,8 @@ impl Command {
             Self::Config(ConfigCommand::Show { json, .. }) => *json,
             Self::Bench(command) => command.json(),
             Self::Doctor(arguments) => arguments.json,
+            Self::S3(S3Command::Probe(arguments)) => arguments.json,
+            Self::S3Dev(arguments) => arguments.json,
             Self::Append(arguments) => arguments.json,
             Self::Read(arguments) => arguments.json,
             Self::Import(arguments) => arguments.json,

@@ -11,6 +11,7 @@ mod logging;
 mod offline;
 mod output;
 mod probe;
+mod s3;
 mod serve;
 mod settings;
 mod timestamp;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, ConfigCommand, DoctorArgs};
+use crate::cli::{Cli, Command, ConfigCommand, DoctorArgs, S3Command};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::settings::flags::SettingFlags;
@@ -59,6 +60,10 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Export(arguments) => client::export::run(&arguments, Output::new()),
         Command::Verify(arguments) => offline::verify::run(&arguments, Output::new()),
         Command::Inspect(arguments) => offline::inspect::run(&arguments, Output::new()),
+        Command::S3(S3Command::Probe(arguments)) => {
+            s3::probe::run(&arguments, &load(&arguments.settings)?, Output::new())
+        }
+        Command::S3Dev(arguments) => s3::dev::run(&arguments, Output::new()),
         Command::Bench(arguments) => bench::run(&arguments, Output::new()),
     }
 }

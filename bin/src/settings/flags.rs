@@ -84,6 +84,7 @@ const fn value_name(key: &Key) -> &'static str {
         Kind::Address => "ADDRESS:PORT",
         Kind::Number { .. } => "N",
         Kind::Bytes { .. } => "BYTES",
+        Kind::Text { .. } | Kind::Secret => "TEXT",
         Kind::Choice(_) => "WORD",
         Kind::Cpus => "CPUS",
     }

@@ -32,6 +32,13 @@ pub enum Kind {
         /// The number must be a multiple of this.
         unit: u64,
     },
+    /// A text; `what` says which.
+    Text {
+        /// For messages.
+        what: &'static str,
+    },
+    /// A text that is never shown.
+    Secret,
     /// One of a few words.
     Choice(&'static [&'static str]),
     /// A CPU list, or in the file one entry per shard.
@@ -104,6 +111,8 @@ impl Key {
                 };
                 format!("a number of bytes from {min} to {max}{multiple}")
             }
+            Kind::Text { what } => what.to_owned(),
+            Kind::Secret => "a text without blanks".to_owned(),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::Cpus => "a list of CPUs like \"2-9\" or \"0,2,4\", \
                            or in the file one entry per shard"
@@ -221,6 +230,94 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Bytes { min: 64 << 10, max: 64 << 30, unit: 1 },
         fallback: Fallback::Number(32 << 20),
         doc: "Newest blocks each shard keeps in memory for readers at the end of the log.",
+    },
+    Key {
+        name: "s3.bucket",
+        kind: Kind::Text { what: "the name of a bucket" },
+        fallback: Fallback::Unset { means: "no bucket, standalone only", example: "\"my-events\"" },
+        doc: "Bucket for the lease and the chain.",
+    },
+    Key {
+        name: "s3.subfolder",
+        kind: Kind::Text { what: "the beginning of keys, without a slash at either end" },
+        fallback: Fallback::Unset { means: "the bucket's root", example: "\"production/eu\"" },
+        doc: "Where in the bucket the cluster's objects lie, so that several can share one.",
+    },
+    Key {
+        name: "s3.endpoint",
+        kind: Kind::Text { what: "https://HOST or https://HOST:PORT" },
+        fallback: Fallback::Unset {
+            means: "AWS, in s3.region",
+            example: "\"https://s3.example.org\"",
+        },
+        doc: "Address of the store.",
+    },
+    Key {
+        name: "s3.allow_http",
+        kind: Kind::Switch,
+        fallback: Fallback::Switch(false),
+        doc: "Allow an endpoint that begins with http://, unencrypted.",
+    },
+    Key {
+        name: "s3.region",
+        kind: Kind::Text { what: "the name of a region" },
+        fallback: Fallback::Unset {
+            means: "AWS_REGION, AWS_DEFAULT_REGION, the profile's region, else us-east-1",
+            example: "\"eu-central-1\"",
+        },
+        doc: "Region that requests are signed for.",
+    },
+    Key {
+        name: "s3.addressing",
+        kind: Kind::Choice(&["auto", "path", "virtual"]),
+        fallback: Fallback::Text("auto"),
+        doc: "Where the bucket's name goes: path is HOST/BUCKET/KEY, virtual is BUCKET.HOST/KEY; \
+              auto is virtual on AWS and path elsewhere.",
+    },
+    Key {
+        name: "s3.ca_file",
+        kind: Kind::Path,
+        fallback: Fallback::Unset {
+            means: "the system's certificate authorities alone",
+            example: "\"/etc/ssl/private-ca.pem\"",
+        },
+        doc: "Certificate authorities (PEM) that are trusted besides the system's.",
+    },
+    Key {
+        name: "s3.access_key_id",
+        kind: Kind::Text { what: "an access key id" },
+        fallback: Fallback::Unset {
+            means: "AWS_* variables, a profile, the container's or the instance's role",
+            example: "\"AKIA0000000000000000\"",
+        },
+        doc: "Access key id. Goes together with s3.secret_access_key.",
+    },
+    Key {
+        name: "s3.secret_access_key",
+        kind: Kind::Secret,
+        fallback: Fallback::Unset { means: "see s3.access_key_id", example: "\"...\"" },
+        doc: "Secret access key. Better given by the environment than by a flag, which others see.",
+    },
+    Key {
+        name: "s3.session_token",
+        kind: Kind::Secret,
+        fallback: Fallback::Unset { means: "the keys are not temporary", example: "\"...\"" },
+        doc: "Session token of temporary keys. They cannot be refreshed: for trials only.",
+    },
+    Key {
+        name: "s3.profile",
+        kind: Kind::Text { what: "the name of a profile" },
+        fallback: Fallback::Unset {
+            means: "AWS_PROFILE, else the profile default if it exists",
+            example: "\"duolog\"",
+        },
+        doc: "Profile in ~/.aws/credentials and ~/.aws/config.",
+    },
+    Key {
+        name: "s3.retry_max_duration_secs",
+        kind: Kind::Number { min: 0, max: 86_400 },
+        fallback: Fallback::Unset { means: "for ever", example: "600" },
+        doc: "How long a call that can be repeated is repeated while the store does not answer.",
     },
     Key {
         name: "watchdog.bound_ms",

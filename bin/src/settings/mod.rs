@@ -5,6 +5,7 @@ pub mod cpus;
 pub mod file;
 pub mod flags;
 pub mod key;
+pub mod s3;
 pub mod show;
 pub mod value;
 
@@ -17,6 +18,7 @@ use crate::exit::{Exit, Failure};
 use crate::settings::cpus::CpuPlan;
 use crate::settings::flags::SettingFlags;
 use crate::settings::key::{ENV_PREFIX, KEYS, Key, SHARDS_MAX};
+use crate::settings::s3::S3;
 use crate::settings::value::{Origin, SettingError, Value};
 
 /// A variable of the environment that names the configuration file.
@@ -41,6 +43,8 @@ pub struct Settings {
     pub limits: Limits,
     /// `memory.*`
     pub memory: Memory,
+    /// `s3.*`
+    pub s3: S3,
     /// `watchdog.*`
     pub watchdog: Watchdog,
     /// `logging.*`
@@ -206,6 +210,7 @@ impl Settings {
                 hot_streams: values.number("memory.hot_streams") as usize,
                 recent_blocks_bytes: values.number("memory.recent_blocks_bytes") as usize,
             },
+            s3: S3::typed(&values),
             watchdog: Watchdog { bound_ms: values.number("watchdog.bound_ms") },
             logging: Logging {
                 level: values.text("logging.level"),

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::settings::cpus::CpuPlan;
 use crate::settings::key::{Fallback, KEYS, Key, Kind, write_bytes};
-use crate::settings::value::{Origin, Value};
+use crate::settings::value::{Origin, Secret, Value};
 use crate::settings::{Resolved, Settings};
 
 /// The table for people.
@@ -60,6 +60,7 @@ fn value_json(value: &Value) -> Json {
         Value::Switch(switch) => json!(switch),
         Value::Number(number) => json!(number),
         Value::Text(text) => json!(text),
+        Value::Secret(_) => json!(Secret::SHOWN),
         Value::Path(path) => json!(path.display().to_string()),
         Value::Address(address) => json!(address.to_string()),
         Value::Cpus(CpuPlan::Pool(cpus)) => json!(cpus),

@@ -14,8 +14,10 @@ pub enum Value {
     Switch(bool),
     /// For [`Kind::Number`] and [`Kind::Bytes`].
     Number(u64),
-    /// For [`Kind::Choice`].
+    /// For [`Kind::Choice`] and [`Kind::Text`].
     Text(String),
+    /// For [`Kind::Secret`].
+    Secret(Secret),
     /// For [`Kind::Path`].
     Path(PathBuf),
     /// For [`Kind::Address`].
@@ -30,10 +32,26 @@ impl fmt::Display for Value {
             Self::Switch(value) => value.fmt(f),
             Self::Number(value) => value.fmt(f),
             Self::Text(value) => value.fmt(f),
+            Self::Secret(_) => f.write_str(Secret::SHOWN),
             Self::Path(value) => value.display().fmt(f),
             Self::Address(value) => value.fmt(f),
             Self::Cpus(value) => value.fmt(f),
         }
+    }
+}
+
+/// A text that no output ever has.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl Secret {
+    /// What is shown in its place.
+    pub const SHOWN: &str = "(hidden)";
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::SHOWN)
     }
 }
 
@@ -142,7 +160,10 @@ impl Key {
     pub fn parse(&self, text: &str, origin: &Origin) -> Result<Value, SettingError> {
         let refuse = |allowed: String| SettingError::Value {
             key: self.name,
-            given: format!("{text:?}"),
+            given: match self.kind {
+                Kind::Secret => Secret::SHOWN.to_owned(),
+                _ => format!("{text:?}"),
+            },
             origin: origin.clone(),
             allowed: format!("allowed is {allowed}"),
         };
@@ -154,6 +175,14 @@ impl Key {
             Kind::Number { .. } => parse_number(text).map(Value::Number),
             Kind::Bytes { .. } => parse_bytes(text).map(Value::Number),
             Kind::Choice(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
+            Kind::Text { .. } => {
+                let right = !text.trim().is_empty() && !text.contains(char::is_control);
+                right.then(|| Value::Text(text.to_owned()))
+            }
+            Kind::Secret => {
+                let right = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+                right.then(|| Value::Secret(Secret(text.to_owned())))
+            }
             Kind::Cpus => match cpus::parse_list(text) {
                 Ok(cpus) => Some(Value::Cpus(CpuPlan::Pool(cpus))),
                 Err(reason) => {
