@@ -12,6 +12,7 @@ pub mod index;
 pub mod limits;
 pub mod record;
 pub mod recovery;
+pub mod replica;
 pub mod route;
 pub mod segment;
 pub mod shard;
