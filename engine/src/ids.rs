@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub use duolog_lease::ids::{ClusterId, LeaseEpoch, NodeId, WallMs};
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
@@ -49,10 +51,6 @@ number!(
     Revision(u64)
 );
 number!(
-    /// Number of a leader's reign; 0 on a standalone node.
-    LeaseEpoch(u64)
-);
-number!(
     /// Hybrid logical clock: milliseconds since 1970 in the upper 48 bits, a counter below.
     /// Grows strictly from block to block of a shard, whatever the wall clock does.
     Hlc(u64)
@@ -60,10 +58,6 @@ number!(
 number!(
     /// Number of a segment in its shard, 1-based; the same on every node of the cluster.
     Generation(u32)
-);
-number!(
-    /// Milliseconds since 1970 as this node's wall clock tells them. May jump.
-    WallMs(u64)
 );
 number!(
     /// Microseconds on a clock that never runs backwards. Its zero means nothing.
@@ -154,14 +148,6 @@ impl fmt::Debug for IdempotencyKey {
         write!(f, "{:032x}", self.0)
     }
 }
-
-/// Identity of a cluster, a UUID made with its first data directory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClusterId(pub u128);
-
-/// Identity of a node, a UUID made with its data directory: a lost disk is a new node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NodeId(pub u128);
 
 /// Where a record starts: segment and byte offset in it. Places order like the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
