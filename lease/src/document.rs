@@ -74,6 +74,10 @@ impl RecentTokens {
     pub fn as_slice(&self) -> &[Token] {
         &self.tokens[..usize::from(self.count)]
     }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [Token] {
+        &mut self.tokens[..usize::from(self.count)]
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the assertion below")]

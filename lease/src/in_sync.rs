@@ -1,5 +1,7 @@
 //! The nodes that have everything that was ever acknowledged: `in_sync` of the lease.
 
+use core::fmt;
+
 use crate::ids::NodeId;
 
 /// One or two nodes. Only they may challenge (L3), only their acks count (M1).
@@ -43,6 +45,16 @@ impl InSync {
     #[must_use]
     pub const fn is_alone(&self) -> bool {
         self.second.is_none()
+    }
+}
+
+impl fmt::Display for InSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}", self.first)?;
+        if let Some(second) = self.second {
+            write!(f, ", {second}")?;
+        }
+        f.write_str("]")
     }
 }
 

@@ -7,8 +7,16 @@
 
 extern crate alloc;
 
+pub mod action;
 pub mod document;
+pub mod event;
+pub mod grant;
 pub mod ids;
 pub mod in_sync;
 pub mod limits;
+pub mod machine;
+pub mod report;
+#[doc(hidden)]
+pub mod rules;
+pub mod status;
 pub mod timings;

@@ -88,6 +88,13 @@ impl Timings {
         self.values.heartbeat_interval_ms
     }
 
+    /// After this a heartbeat without an ack counts as failed, ms: half an interval, so that the
+    /// other half is left for the renewal before the fence falls.
+    #[must_use]
+    pub const fn ack_patience_ms(&self) -> u64 {
+        self.values.heartbeat_interval_ms.div_ceil(2)
+    }
+
     /// How long a heartbeat carries the lease, ms.
     #[must_use]
     pub const fn heartbeat_lease_ms(&self) -> u64 {
@@ -181,8 +188,9 @@ pub enum TimingProblem {
         /// Its value.
         ms: u64,
     },
-    /// The first failed heartbeat is noticed one interval after the last good one; the fence falls
-    /// at lease - drift. One more interval must lie between for the renewal (L7, L8).
+    /// The first failed heartbeat leaves one interval after the last good one and counts as failed
+    /// half an interval later; the fence falls at lease - drift after the last good one. Another
+    /// half interval must lie between for the renewal (L7, L8).
     NoRoomForRenewal {
         /// Heartbeat lease.
         lease: u64,

@@ -36,7 +36,7 @@ fn format_1_is_the_golden_file() {
     assert_eq!(decode(GOLDEN), Ok(document()));
 }
 
-/// 1.34 of the cases: whatever cannot be understood is an error of its own, never "no lease".
+/// Whatever cannot be understood is an error of its own, never "no lease".
 #[test]
 fn an_unusable_lease_says_what_is_wrong_with_it() {
     let good = text();
