@@ -148,7 +148,7 @@ fn bless_segment(bytes: &[u8]) -> Vec<u8> {
     page
 }
 
-/// Decodes `bytes` as a chain object, as they are and blessed (magic, version, lengths and checksums
+/// Decodes `bytes` as a chain object, as they are and blessed (magic, version, lengths, checksums
 /// put right, the body's blocks too if they are as long as they say).
 pub fn fuzz_chain(bytes: &[u8]) {
     look_at_chain(bytes);

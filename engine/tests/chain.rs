@@ -126,8 +126,8 @@ proptest! {
 
     #[test]
     fn a_damaged_object_is_never_taken_for_whole(
-        groups in groups(), packing in packing(), at in any::<prop::sample::Index>(), bit in 0..8_u8,
-        cut in any::<prop::sample::Index>(),
+        groups in groups(), packing in packing(), at in any::<prop::sample::Index>(),
+        bit in 0..8_u8, cut in any::<prop::sample::Index>(),
     ) {
         let (written, _) = blocks(start(), 7, &groups);
         let bytes = batch(start(), &written, packing).unwrap();

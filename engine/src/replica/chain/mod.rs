@@ -1,5 +1,5 @@
 //! The chain in the bucket: per shard and epoch a sequence of create-only objects. `Open` at its
-//! start, `Batch`es behind it, a `Seal` where it ends for everybody (PROTOCOL.md, sections 1, 5, 6).
+//! start, `Batch`es behind it, a `Seal` where it ends for everybody (rules C and P).
 //!
 //! This module names the objects; [`header`] and [`object`] are their content (FORMAT.md, "Chain
 //! object").
