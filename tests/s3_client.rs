@@ -6,6 +6,8 @@
 mod embedded;
 #[path = "s3/idempotent.rs"]
 mod idempotent;
+#[path = "s3/lanes.rs"]
+mod lanes;
 #[path = "s3/place.rs"]
 mod place;
 #[path = "s3/swap.rs"]

@@ -4,6 +4,8 @@
 
 #[path = "s3/embedded.rs"]
 mod embedded;
+#[path = "s3/words.rs"]
+mod words;
 
 use duolog_s3client::conformance::{self, Outcome, Plan, Report, Verdict};
 use duolog_s3client::etag::IfMatchForm;
@@ -153,4 +155,28 @@ async fn a_bucket_that_cannot_be_used_is_an_error_and_no_verdict() {
     let settings: Settings = embedded::settings_with(&server.url(), secret, path);
     let client = Client::new(settings).unwrap();
     assert!(conformance::run(&[client], &plan()).await.is_err());
+}
+
+/// A node's second start in a bucket believes the report of the first: one request, and the form
+/// of If-Match is pinned. A report that cannot be read, or an unsafe store, is no such report.
+#[tokio::test]
+async fn a_report_that_was_kept_saves_the_next_start_the_suite() {
+    const KEPT: &str = "sub/cluster/probe/verdict.json";
+    let server = embedded::server();
+    let plan = Plan { subfolder: "sub/".to_owned(), ..plan() };
+    server.faults().lie(Lie::IgnoreIfMatch);
+    let report = conformance::ensure(&embedded::client(&server), &plan).await.unwrap();
+    assert_eq!(report.verdict, Verdict::Unsafe);
+    assert!(server.object("duolog", KEPT).is_none(), "what is unsafe today may be mended tomorrow");
+    server.faults().lie(Lie::QuotedNeverMatches);
+    let first = conformance::ensure(&embedded::client(&server), &plan).await.unwrap();
+    assert_eq!(first.verdict, Verdict::Safe);
+    server.faults().take_seen();
+    let again = embedded::client(&server);
+    assert_eq!(conformance::ensure(&again, &plan).await.unwrap(), first);
+    assert_eq!((again.form(), server.faults().take_seen().len()), (IfMatchForm::Unquoted, 1));
+    again.put(&words::key(KEPT), words::text("{}")).await.unwrap();
+    let mended = conformance::ensure(&embedded::client(&server), &plan).await.unwrap();
+    assert_eq!(mended.checks.len(), first.checks.len());
+    assert_ne!(mended.at_ms, first.at_ms, "it ran");
 }

@@ -26,5 +26,7 @@ pub mod sign;
 pub mod transport;
 pub mod witness;
 
-pub use client::{Client, Object, Observed, Recognised, Settings, Swap, Swapped};
+pub use client::{
+    Client, Count, Counts, Lane, Object, Observed, Outcome, Recognised, Settings, Swap, Swapped,
+};
 pub use error::{Error, Remedy};

@@ -43,6 +43,13 @@ pub const IDLE_CONNECTION_MS: u64 = 4_000;
 /// Idle connections kept to one host.
 pub const IDLE_CONNECTIONS_MAX: usize = 16;
 
+/// Requests of the bulk lane that may be under way. Enough to fill a link to a store 50 ms away
+/// with objects of a few MiB; few enough that each still moves when the link is slow.
+pub const BULK_CALLS_MAX: usize = 8;
+/// Bodies up to this are hashed where they are, bytes: half a millisecond at worst. Larger ones are
+/// hashed on another thread, for a renewal may be due on this one.
+pub const HASH_INLINE_BYTES_MAX: usize = 256 << 10;
+
 /// Time for one request to a source of credentials, milliseconds. The metadata service answers
 /// within a few; in a container behind one hop too many its answer never comes.
 pub const CREDENTIALS_MS: u64 = 1_000;
@@ -59,4 +66,5 @@ pub const SKEW_WARNING_MS: i64 = 1_500;
 
 const _: () = assert!(PAUSE_MS_MIN < PAUSE_MS_MAX && PAUSE_MS_MAX < RETRY_AFTER_MS_MAX);
 const _: () = assert!(CONNECT_MS < ATTEMPT_MS);
+const _: () = assert!(BULK_CALLS_MAX > 0 && BULK_CALLS_MAX <= IDLE_CONNECTIONS_MAX);
 const _: () = assert!(REFRESH_AGAIN_MS < REFRESH_AHEAD_MS);

@@ -66,20 +66,91 @@ pub enum Call {
     GetVersioning,
 }
 
-impl Call {
+/// What a call does, without its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Operation {
+    /// Read an object.
+    Get,
+    /// Write an object, whatever is there.
+    Put,
+    /// Write an object if there is none.
+    PutIfAbsent,
+    /// Write an object if it has a version.
+    PutIfMatch,
+    /// Remove an object.
+    Delete,
+    /// One page of a listing.
+    List,
+    /// Is the bucket there?
+    HeadBucket,
+    /// Does it keep old versions?
+    GetVersioning,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Get,
+        Self::Put,
+        Self::PutIfAbsent,
+        Self::PutIfMatch,
+        Self::Delete,
+        Self::List,
+        Self::HeadBucket,
+        Self::GetVersioning,
+    ];
+
     /// Name for messages.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::Get(_) => "GetObject",
-            Self::Put(..) => "PutObject",
-            Self::PutIf(_, _, Condition::Absent) => "PutObject (If-None-Match)",
-            Self::PutIf(_, _, Condition::Matches(_)) => "PutObject (If-Match)",
-            Self::Delete(_) => "DeleteObject",
-            Self::List(_) => "ListObjectsV2",
+            Self::Get => "GetObject",
+            Self::Put => "PutObject",
+            Self::PutIfAbsent => "PutObject (If-None-Match)",
+            Self::PutIfMatch => "PutObject (If-Match)",
+            Self::Delete => "DeleteObject",
+            Self::List => "ListObjectsV2",
             Self::HeadBucket => "HeadBucket",
             Self::GetVersioning => "GetBucketVersioning",
         }
+    }
+
+    /// Name for metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Put => "put",
+            Self::PutIfAbsent => "put_if_absent",
+            Self::PutIfMatch => "put_if_match",
+            Self::Delete => "delete",
+            Self::List => "list",
+            Self::HeadBucket => "head_bucket",
+            Self::GetVersioning => "get_versioning",
+        }
+    }
+}
+
+impl Call {
+    /// What it does.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        match self {
+            Self::Get(_) => Operation::Get,
+            Self::Put(..) => Operation::Put,
+            Self::PutIf(_, _, Condition::Absent) => Operation::PutIfAbsent,
+            Self::PutIf(_, _, Condition::Matches(_)) => Operation::PutIfMatch,
+            Self::Delete(_) => Operation::Delete,
+            Self::List(_) => Operation::List,
+            Self::HeadBucket => Operation::HeadBucket,
+            Self::GetVersioning => Operation::GetVersioning,
+        }
+    }
+
+    /// Name for messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.operation().name()
     }
 
     /// The permission a policy must grant for it.

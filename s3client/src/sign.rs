@@ -12,6 +12,7 @@ use aws_sigv4::http_request::{
 };
 use aws_sigv4::sign::v4;
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
 use crate::credentials::Credentials;
 
@@ -23,10 +24,25 @@ pub struct SignError {
     pub reason: String,
 }
 
+/// The SHA-256 of a body. Large bodies are hashed beside the runtime's thread, where a renewal of
+/// the lease may be waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PayloadHash(String);
+
+impl PayloadHash {
+    /// Hashes `body`: about 2 ms per MiB without the processor's help, a third of that with it.
+    #[must_use]
+    pub fn of(body: &[u8]) -> Self {
+        Self(Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
 /// Signs `request` for `region` at `now_ms` (milliseconds since 1970): adds `x-amz-date`,
 /// `x-amz-content-sha256`, `x-amz-security-token` where there is one, and `authorization`.
+/// `hash` must be that of the request's body.
 pub fn sign(
     request: &mut http::Request<Bytes>,
+    hash: PayloadHash,
     credentials: &Credentials,
     region: &str,
     now_ms: i64,
@@ -54,7 +70,7 @@ pub fn sign(
         headers.push((name.as_str(), value.to_str().map_err(|error| fail(&error))?));
     }
     let uri = request.uri().to_string();
-    let body = SignableBody::Bytes(request.body());
+    let body = SignableBody::Precomputed(hash.0);
     let signable = SignableRequest::new(request.method().as_str(), uri, headers.into_iter(), body)
         .map_err(|error| fail(&error))?;
     let (instructions, _) =

@@ -247,6 +247,12 @@ impl Faults {
         std::mem::take(&mut self.state().seen)
     }
 
+    /// How many requests that have arrived have this in their path and query.
+    #[must_use]
+    pub fn seen_count(&self, path_has: &str) -> usize {
+        self.state().seen.iter().filter(|seen| seen.target.contains(path_has)).count()
+    }
+
     pub(crate) fn watch_outage(&self) -> watch::Receiver<bool> {
         self.outage.subscribe()
     }

@@ -3,15 +3,18 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::answer::{Answer, Kind, Refusal};
 use crate::client::Client;
+use crate::client::counts::Outcome;
 use crate::client::observed::Learnt;
 use crate::clock;
 use crate::credentials::Credentials;
 use crate::error::{self, Error};
-use crate::limits::ERROR_BYTES_MAX;
+use crate::limits::{ERROR_BYTES_MAX, HASH_INLINE_BYTES_MAX};
 use crate::request::Call;
-use crate::sign::sign;
+use crate::sign::{PayloadHash, sign};
 use crate::transport::Failure;
 use crate::witness::Skew;
 
@@ -31,24 +34,34 @@ impl Client {
         answer_bytes_max: u64,
     ) -> Result<Result<Answer, Failure>, Error> {
         let mut tried = Tried::default();
+        // Before the signature: who waits here must not send an old one.
+        let _turn = self.shared.lanes.turn(self.lane).await;
         let mut credentials = self.credentials().await?;
+        let hash = hash(call.body()).await;
         loop {
             let bucket = self.bucket();
             let mut request = call.request(&bucket, self.form())?;
             let sent_ms = clock::wall_ms();
             let offset_ms = self.shared.learnt.signing_offset_ms();
             let signed_ms = sent_ms.saturating_add(offset_ms);
-            sign(&mut request, &credentials, bucket.region(), signed_ms)?;
-            let answer = match self.shared.transport.send(request, answer_bytes_max).await {
+            sign(&mut request, hash.clone(), &credentials, bucket.region(), signed_ms)?;
+            let tally = self.shared.counts.begin(self.lane, call.operation());
+            let transport = self.shared.lanes.transport(self.lane);
+            let answer = match transport.send(request, answer_bytes_max).await {
                 Ok(answer) => answer,
-                Err(failure) => return Ok(Err(failure)),
+                Err(failure) => {
+                    tally.end(Outcome::of_failure(&failure));
+                    return Ok(Err(failure));
+                }
             };
             let server_ms = answer.server_time_ms();
             let skew = server_ms.map(|at| Skew::new(sent_ms, clock::wall_ms(), at));
             if let Some(skew) = skew {
                 self.shared.learnt.witness(skew);
             }
-            let Err(refusal) = answer.check(call) else { return Ok(Ok(answer)) };
+            let checked = answer.check(call);
+            tally.end(Outcome::of_answer(checked.as_ref().map_err(|refusal| refusal.kind)));
+            let Err(refusal) = checked else { return Ok(Ok(answer)) };
             match refusal.kind {
                 Kind::ExpiredToken if !tried.refreshed => {
                     tried.refreshed = true;
@@ -86,11 +99,19 @@ impl Client {
         let mut request = call.request(&bucket, self.form())?;
         let offset_ms = self.shared.learnt.signing_offset_ms();
         let signed_ms = clock::wall_ms().saturating_add(offset_ms);
-        sign(&mut request, &credentials, bucket.region(), signed_ms)?;
+        let hash = hash(call.body()).await;
+        sign(&mut request, hash, &credentials, bucket.region(), signed_ms)?;
         let (head, body) = request.into_parts();
         let request = http::Request::from_parts(head, parts);
         let size_bytes = body.len() as u64;
-        Ok(self.shared.transport.send_body(request, size_bytes, ERROR_BYTES_MAX).await)
+        let tally = self.shared.counts.begin(self.lane, call.operation());
+        let transport = self.shared.lanes.transport(self.lane);
+        let sent = transport.send_body(request, size_bytes, ERROR_BYTES_MAX).await;
+        tally.end(match &sent {
+            Ok(answer) => Outcome::of_answer(answer.check(call).map_err(|refusal| refusal.kind)),
+            Err(failure) => Outcome::of_failure(failure),
+        });
+        Ok(sent)
     }
 
     async fn credentials(&self) -> Result<Credentials, Error> {
@@ -148,6 +169,17 @@ impl Client {
             refusal,
         }
     }
+}
+
+/// Hashes a body; a large one on a thread of the blocking pool.
+async fn hash(body: Bytes) -> PayloadHash {
+    if body.len() <= HASH_INLINE_BYTES_MAX {
+        return PayloadHash::of(&body);
+    }
+    let inline = body.clone();
+    let apart = tokio::task::spawn_blocking(move || PayloadHash::of(&body)).await;
+    // The pool refuses only when the runtime ends.
+    apart.unwrap_or_else(|_| PayloadHash::of(&inline))
 }
 
 /// Stores allow 15 minutes; beyond 5 from the time we signed with, time is what we suspect.

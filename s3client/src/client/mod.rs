@@ -5,7 +5,9 @@
 //! with pauses until it succeeds, is refused for good, or its time is up; every attempt is signed
 //! anew.
 
+mod counts;
 mod exchange;
+mod lane;
 mod observed;
 mod swap;
 
@@ -16,6 +18,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use counts::{Count, Counts, Outcome};
+pub use lane::Lane;
 pub use observed::Observed;
 pub use swap::{Recognised, Swap, Swapped};
 
@@ -70,21 +74,25 @@ pub struct Object {
     pub etag: ETag,
 }
 
-/// A client of one bucket. Clones share connections, credentials and what was learnt. Its calls
-/// must be made on a tokio runtime; dropping a call cancels it (and leaves a conditional write in
-/// doubt).
+/// A client of one bucket. Clones share connections, credentials, counts and what was learnt. Its
+/// calls must be made on a tokio runtime, one thread is enough; dropping a call cancels it (and
+/// leaves a conditional write in doubt).
+///
+/// A new client is in [`Lane::Lease`]; [`Client::bulk`] gives the one for uploads.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
+    lane: Lane,
+    retry: Option<Duration>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    transport: Transport,
+    lanes: lane::Lanes,
     keeper: Keeper,
-    retry: Option<Duration>,
     form: AtomicU8,
     learnt: observed::Learnt,
+    counts: counts::Counters,
 }
 
 impl Client {
@@ -93,14 +101,34 @@ impl Client {
         let host = settings.bucket.host();
         let name = host.rsplit_once(':').map_or(host.as_str(), |(name, _)| name);
         let connect_to = settings.connect_to.map(|address| (name, address));
+        let transport = || Transport::new(settings.timeouts, &settings.trust, connect_to);
         let shared = Shared {
-            transport: Transport::new(settings.timeouts, &settings.trust, connect_to)?,
+            lanes: lane::Lanes::new(transport()?, transport()?),
             keeper: Keeper::new(settings.source),
-            retry: settings.retry,
             form: AtomicU8::new(settings.form.number()),
             learnt: observed::Learnt::new(settings.bucket),
+            counts: counts::Counters::default(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), lane: Lane::Lease, retry: settings.retry })
+    }
+
+    /// The same client for transfers: with connections of its own, and at most
+    /// [`BULK_CALLS_MAX`](crate::limits::BULK_CALLS_MAX) requests under way.
+    #[must_use]
+    pub fn bulk(&self) -> Self {
+        Self { lane: Lane::Bulk, ..self.clone() }
+    }
+
+    /// The same client for a caller that repeats by itself: every call is one attempt.
+    #[must_use]
+    pub fn once(&self) -> Self {
+        Self { retry: Some(Duration::ZERO), ..self.clone() }
+    }
+
+    /// Requests so far, by lane, operation and outcome.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.shared.counts.read()
     }
 
     /// The bucket, where redirects have led to.
@@ -147,6 +175,21 @@ impl Client {
     pub async fn put(&self, key: &ObjectKey, body: Bytes) -> Result<ETag, Error> {
         let answer = self.repeat(&Call::Put(key.clone(), body), ERROR_BYTES_MAX).await?;
         answer.etag().ok_or_else(|| Error::NoETag { key: key.to_string() })
+    }
+
+    /// Writes an object if there is none (`If-None-Match: *`); see [`Client::put_if`].
+    pub async fn put_if_absent(&self, key: &ObjectKey, body: Bytes) -> Result<Written, Error> {
+        self.put_if(key, body, &Condition::Absent).await
+    }
+
+    /// Writes an object if it still has this version (`If-Match`); see [`Client::put_if`].
+    pub async fn put_if_match(
+        &self,
+        key: &ObjectKey,
+        body: Bytes,
+        etag: &ETag,
+    ) -> Result<Written, Error> {
+        self.put_if(key, body, &Condition::Matches(etag.clone())).await
     }
 
     /// Writes an object if the condition holds. Sent once; an error means that it was certainly
@@ -207,7 +250,7 @@ impl Client {
     /// One page of a listing.
     pub async fn list_page(&self, query: &ListQuery) -> Result<ListPage, Error> {
         let call = Call::List(query.clone());
-        let mut pace = Pace::new(self.shared.retry);
+        let mut pace = Pace::new(self.retry);
         let began = clock::now();
         loop {
             // A listing that was cut or garbled in a whole answer is asked for again.
@@ -256,7 +299,7 @@ impl Client {
     /// An idempotent call, as often as it takes.
     async fn repeat(&self, call: &Call, answer_bytes_max: u64) -> Result<Answer, Error> {
         assert!(call.is_idempotent(), "a conditional write is never repeated underneath");
-        let (mut pace, began, mut attempts) = (Pace::new(self.shared.retry), clock::now(), 0);
+        let (mut pace, began, mut attempts) = (Pace::new(self.retry), clock::now(), 0);
         loop {
             attempts += 1;
             let error = match self.attempt(call, answer_bytes_max).await {
