@@ -10,6 +10,7 @@ use crate::client::read::{self, ReadArgs};
 use crate::offline::inspect::{self, InspectArgs};
 use crate::offline::verify::{self, VerifyArgs};
 use crate::s3::dev::{self, DevArgs};
+use crate::s3::lease::LeaseCommand;
 use crate::s3::probe::{self, ProbeArgs};
 use crate::settings::flags::SettingFlags;
 
@@ -68,6 +69,9 @@ pub enum Command {
     /// Show what lies in one segment file.
     #[command(after_help = inspect::HELP)]
     Inspect(InspectArgs),
+    /// Commands about the lease, which decides who leads.
+    #[command(subcommand)]
+    Lease(LeaseCommand),
     /// Commands about the store that holds lease and chain.
     #[command(subcommand)]
     S3(S3Command),
@@ -147,6 +151,7 @@ impl Command {
             Self::Config(ConfigCommand::Show { json, .. }) => *json,
             Self::Bench(command) => command.json(),
             Self::Doctor(arguments) => arguments.json,
+            Self::Lease(LeaseCommand::Show(arguments)) => arguments.json,
             Self::S3(S3Command::Probe(arguments)) => arguments.json,
             Self::S3Dev(arguments) => arguments.json,
             Self::Append(arguments) => arguments.json,

@@ -24,6 +24,7 @@ use clap::Parser;
 use crate::cli::{Cli, Command, ConfigCommand, DoctorArgs, S3Command};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use crate::s3::lease::LeaseCommand;
 use crate::settings::flags::SettingFlags;
 use crate::settings::{Settings, Surroundings, show};
 
@@ -60,6 +61,9 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Export(arguments) => client::export::run(&arguments, Output::new()),
         Command::Verify(arguments) => offline::verify::run(&arguments, Output::new()),
         Command::Inspect(arguments) => offline::inspect::run(&arguments, Output::new()),
+        Command::Lease(LeaseCommand::Show(arguments)) => {
+            s3::lease::run(&arguments, &load(&arguments.settings)?, Output::new())
+        }
         Command::S3(S3Command::Probe(arguments)) => {
             s3::probe::run(&arguments, &load(&arguments.settings)?, Output::new())
         }

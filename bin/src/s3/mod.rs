@@ -2,7 +2,10 @@
 //! for the exit code.
 
 pub mod dev;
+pub mod lease;
 pub mod probe;
+
+use std::time::Duration;
 
 use duolog_s3client::bucket::{Addressing, Bucket, BucketError, Endpoint, PlainHttp};
 use duolog_s3client::credentials::{Environment, Given, Source};
@@ -12,6 +15,9 @@ use serde_json::json;
 
 use crate::exit::{Exit, Failure};
 use crate::settings::s3::S3;
+
+/// How long commands repeat their calls when the settings do not say: a person waits for them.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client for the settings, through `endpoint` instead of `s3.endpoint` if there is one.
 pub fn client(settings: &S3, endpoint: Option<&str>) -> Result<Client, Failure> {

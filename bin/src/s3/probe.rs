@@ -1,7 +1,5 @@
 //! `duolog s3 probe`: the conformance suite against the real bucket.
 
-use std::time::Duration;
-
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
 use duolog_s3client::Client;
@@ -10,7 +8,7 @@ use duolog_s3client::conformance::{self, Plan, Report, Verdict};
 use crate::client::block_on;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::s3::{client, failure};
+use crate::s3::{PATIENCE, client, failure};
 use crate::settings::Settings;
 use crate::settings::flags::SettingFlags;
 
@@ -23,9 +21,6 @@ Examples:
 
 Writes, reads, lists and removes scratch objects below cluster/probe/ in the bucket. Exit code 0
 if the store is safe for leases, 1 if it is unsafe, 2 to 4 if it could not be used at all.";
-
-/// How long calls are repeated when the settings do not say: a person waits for this command.
-const RETRY: Duration = Duration::from_secs(10);
 
 /// `duolog s3 probe`
 #[derive(Args, Debug)]
@@ -59,7 +54,7 @@ pub fn run(
     mut output: Output,
 ) -> Result<Exit, Failure> {
     let mut s3 = settings.s3.clone();
-    s3.retry_max_duration = s3.retry_max_duration.or(Some(RETRY));
+    s3.retry_max_duration = s3.retry_max_duration.or(Some(PATIENCE));
     let mut clients: Vec<Client> = vec![client(&s3, None)?];
     for endpoint in &arguments.through {
         clients.push(client(&s3, Some(endpoint))?);

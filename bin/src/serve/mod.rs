@@ -2,7 +2,7 @@
 
 mod background;
 mod boot;
-mod clock;
+pub mod clock;
 mod inbox;
 mod index;
 mod recover;

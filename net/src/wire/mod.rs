@@ -24,7 +24,7 @@
 //! ```
 
 mod appended;
-pub(crate) mod body;
+mod body;
 mod buffer;
 mod error;
 mod frame;
