@@ -4,6 +4,9 @@
 //! The rules are numbered in `docs/PROTOCOL.md` (R: replication, C: chain, P: promotion,
 //! G: garbage); the code cites them.
 
+pub mod hello;
+pub mod link;
+
 use crate::block::BlockHash;
 use crate::ids::{LeaseEpoch, Lsn};
 use crate::segment::LogEnd;
