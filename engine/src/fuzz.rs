@@ -15,6 +15,9 @@ use crate::record::{EventParts, Record, encode_event};
 use crate::recovery::{
     Checkpoint, IndexStore, LogIdentity, LogSource, RecoverError, Recovered, empty_log, recover,
 };
+use crate::replica::BlockEnd;
+use crate::replica::chain::header::{CHAIN_HEADER_BYTES, CHAIN_MAGIC, ObjectHeader, ObjectKind};
+use crate::replica::chain::object::{Object, ObjectParts, encode};
 use crate::segment::{LogEnd, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::shard::{Layout, Sealed, ShardConfig, StoredHead};
 
@@ -143,6 +146,57 @@ fn bless_segment(bytes: &[u8]) -> Vec<u8> {
     let checksum = crc32c::crc32c(&page[16..]);
     page[12..16].copy_from_slice(&checksum.to_le_bytes());
     page
+}
+
+/// Decodes `bytes` as a chain object, as they are and blessed (magic, version, lengths, checksums
+/// put right, the body's blocks too if they are as long as they say).
+pub fn fuzz_chain(bytes: &[u8]) {
+    look_at_chain(bytes);
+    let Some((head, body)) = bytes.split_at_checked(CHAIN_HEADER_BYTES) else { return };
+    let (mut header, mut body) = (head.to_vec(), body.to_vec());
+    let mut at = 0;
+    while let Some(blessed) = body.get(at..).and_then(bless_front) {
+        body[at..at + blessed.len()].copy_from_slice(&blessed);
+        at += blessed.len();
+    }
+    let length = (body.len() as u32).to_le_bytes();
+    header[..8].copy_from_slice(&CHAIN_MAGIC);
+    header[8..12].copy_from_slice(&[1, 0, CHAIN_HEADER_BYTES as u8, 0]);
+    header[128..132].copy_from_slice(&length);
+    if header[125] == 0 {
+        header[132..136].copy_from_slice(&length);
+    }
+    header[136..140].copy_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+    header[140..].fill(0);
+    let checksum = crc32c::crc32c(&header[16..]);
+    header[12..16].copy_from_slice(&checksum.to_le_bytes());
+    header.extend_from_slice(&body);
+    look_at_chain(&header);
+}
+
+/// The block at the front of `bytes`, blessed, if its body is as long as its header says.
+fn bless_front(bytes: &[u8]) -> Option<Vec<u8>> {
+    let length = bytes.get(20..24)?.try_into().map(u32::from_le_bytes).ok()?;
+    bless_block(bytes.get(..BLOCK_HEADER_BYTES + length as usize)?)
+}
+
+fn look_at_chain(bytes: &[u8]) {
+    let Ok(header) = ObjectHeader::decode(bytes) else { return };
+    let mut room = Vec::new();
+    let decoded = Object::decode(bytes, header.id, &mut room);
+    let Ok(object) = decoded else { return };
+    let ends: Vec<BlockEnd> = object.ends().collect();
+    assert_eq!(ends.len(), header.block_count as usize);
+    assert_eq!(ends.last().map_or(header.base.lsn, |end| end.lsn), header.last_lsn);
+    let parts =
+        ObjectParts { id: header.id, kind: header.kind, node: header.node, base: header.base };
+    if header.kind != ObjectKind::Seal {
+        let blocks = object.blocks().map(|(_, block)| block);
+        let mut again = Vec::new();
+        let encoded = encode(&parts, blocks, header.packing, &mut again);
+        let encoded = encoded.expect("what was decoded can be encoded");
+        assert_eq!(encoded.body_bytes, header.body_bytes);
+    }
 }
 
 /// Changes a log of three blocks in two segments as `bytes` say (three bytes each: segment and

@@ -1,8 +1,9 @@
 //! Every bound of the wire, of sessions and of the client library, with its reason.
 //! Relations are checked when the crate compiles.
 
+use duolog_engine::block::BLOCK_HEADER_BYTES;
 use duolog_engine::limits::{
-    APPEND_OVERHEAD_MAX_BYTES, APPEND_STREAMS_MAX, EVENT_MAX_BYTES_DEFAULT,
+    APPEND_OVERHEAD_MAX_BYTES, APPEND_STREAMS_MAX, BLOCK_BODY_MAX_BYTES, EVENT_MAX_BYTES_DEFAULT,
 };
 
 /// The only version of the wire protocol so far.
@@ -55,6 +56,22 @@ pub const CLIENT_CONNECTIONS_MAX: usize = 64;
 /// Requests that a client's socket has not taken, bytes; above it no further call is started.
 pub const CLIENT_UNSENT_MAX_BYTES: usize = 1 << 20;
 
+/// The only version of the peer protocol so far.
+pub const PEER_VERSION: u16 = 1;
+/// Epoch marks in one hello: a fork further back than so many reigns takes another hello.
+pub const PEER_MARKS_MAX: usize = 64;
+/// Shards of a cluster at most: `shards.count` allows no more, so no heartbeat has more marks.
+pub const PEER_SHARDS_MAX: usize = 512;
+/// Longest client address in a hello, bytes. One length byte.
+pub const PEER_ADDRESS_MAX_BYTES: usize = 255;
+/// Largest body of any peer message but a block, bytes: about twice the largest heartbeat.
+pub const PEER_MESSAGE_MAX_BYTES: usize = 8 << 10;
+/// Largest block on the wire, bytes.
+pub const PEER_BLOCK_MAX_BYTES: usize = BLOCK_HEADER_BYTES + BLOCK_BODY_MAX_BYTES;
+/// Room for one read from a peer's socket, bytes: two blocks of the usual largest size, so that a
+/// stream of blocks takes few reads.
+pub const PEER_READ_BYTES: usize = 256 << 10;
+
 /// Largest frame body a server with this `limits.event_max_bytes` takes, bytes.
 #[must_use]
 pub const fn frame_body_max_bytes(event_max_bytes: usize) -> usize {
@@ -70,6 +87,11 @@ pub const fn answer_body_max_bytes(frame_body_max_bytes: usize) -> usize {
 }
 
 const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT < u32::MAX as usize);
+const _: () = assert!(PEER_BLOCK_MAX_BYTES < u32::MAX as usize);
+// The largest hello, heartbeat and refusal, with 160 bytes for their fixed parts.
+const _: () = assert!(160 + PEER_MARKS_MAX * 48 + PEER_ADDRESS_MAX_BYTES < PEER_MESSAGE_MAX_BYTES);
+const _: () = assert!(160 + PEER_SHARDS_MAX * 8 < PEER_MESSAGE_MAX_BYTES);
+const _: () = assert!(160 + ERROR_TEXT_MAX_BYTES < PEER_MESSAGE_MAX_BYTES);
 const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT <= CONNECTION_BYTES_MAX_DEFAULT as usize);
 const _: () = assert!(SILENCE_MS_DEFAULT + CONNECT_TIMEOUT_MS_DEFAULT < CALL_DEADLINE_MS_DEFAULT);
 const _: () = assert!(CALL_DEADLINE_MS_DEFAULT <= CALL_DEADLINE_MS_MAX);

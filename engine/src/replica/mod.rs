@@ -4,11 +4,13 @@
 //! The rules are numbered in `docs/PROTOCOL.md` (R: replication, C: chain, P: promotion,
 //! G: garbage); the code cites them.
 
+pub mod chain;
 pub mod hello;
+pub mod limits;
 pub mod link;
 
-use crate::block::BlockHash;
-use crate::ids::{LeaseEpoch, Lsn};
+use crate::block::{BlockHash, genesis};
+use crate::ids::{ClusterId, LeaseEpoch, Lsn, ShardId};
 use crate::segment::LogEnd;
 
 /// Where one reign's blocks end in a log: the end of the last block that carries `epoch`. A log's
@@ -30,5 +32,28 @@ impl EpochEnd {
     #[must_use]
     pub const fn of(end: &LogEnd) -> Self {
         Self { epoch: end.epoch, lsn: end.lsn, hash: end.hash }
+    }
+}
+
+/// The end of a block: where two logs have this in common they are equal from the start up to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockEnd {
+    /// LSN of its last event.
+    pub lsn: Lsn,
+    /// Its hash.
+    pub hash: BlockHash,
+}
+
+impl BlockEnd {
+    /// The end of a log's last block.
+    #[must_use]
+    pub const fn of(end: &LogEnd) -> Self {
+        Self { lsn: end.lsn, hash: end.hash }
+    }
+
+    /// The end of the empty log of a shard: every log of the cluster contains it.
+    #[must_use]
+    pub fn genesis(cluster: ClusterId, shard: ShardId) -> Self {
+        Self { lsn: Lsn(0), hash: genesis(cluster, shard) }
     }
 }

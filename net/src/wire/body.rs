@@ -1,7 +1,12 @@
 //! Why a frame's body is not the message its kind promises. The frame itself was whole: the
 //! connection can go on.
 
-use duolog_engine::bytes::TooShort;
+use std::fmt;
+use std::io::Write as _;
+
+use duolog_engine::bytes::{Cursor, TooShort};
+
+use crate::limits::ERROR_TEXT_MAX_BYTES;
 
 /// What is wrong with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,12 +72,12 @@ pub enum BodyError {
 }
 
 /// Names the message in "too short".
-pub(super) fn short(message: &'static str) -> impl Fn(TooShort) -> BodyError {
+pub(crate) fn short(message: &'static str) -> impl Fn(TooShort) -> BodyError {
     move |TooShort| BodyError::TooShort(message)
 }
 
 /// Refuses bytes behind the end of `message`.
-pub(super) const fn ends(message: &'static str, rest: &[u8]) -> Result<(), BodyError> {
+pub(crate) const fn ends(message: &'static str, rest: &[u8]) -> Result<(), BodyError> {
     match rest.len() {
         0 => Ok(()),
         count => Err(BodyError::TrailingBytes { message, count }),
@@ -80,6 +85,34 @@ pub(super) const fn ends(message: &'static str, rest: &[u8]) -> Result<(), BodyE
 }
 
 /// `bytes` as text, or which text is not UTF-8.
-pub(super) fn text<'a>(field: &'static str, bytes: &'a [u8]) -> Result<&'a str, BodyError> {
+pub(crate) fn text<'a>(field: &'static str, bytes: &'a [u8]) -> Result<&'a str, BodyError> {
     std::str::from_utf8(bytes).map_err(|_| BodyError::NotUtf8(field))
+}
+
+/// Appends the length as `u32`, then the text for people, cut at [`ERROR_TEXT_MAX_BYTES`].
+pub(crate) fn put_text(out: &mut Vec<u8>, text: impl fmt::Display) {
+    out.extend_from_slice(&[0; 4]);
+    let start = out.len();
+    // A Vec takes every write; only a Display that refuses to print itself could fail.
+    if write!(out, "{text}").is_err() {
+        out.truncate(start);
+    }
+    let length = cut_at_character(&out[start..], ERROR_TEXT_MAX_BYTES);
+    out.truncate(start + length);
+    out[start - 4..start].copy_from_slice(&(length as u32).to_le_bytes());
+}
+
+/// The bytes that [`put_text`] wrote; see [`text`] for their form.
+pub(crate) fn take_text<'a>(cursor: &mut Cursor<'a>) -> Result<&'a [u8], TooShort> {
+    let length = cursor.u32()?;
+    cursor.take(length as usize)
+}
+
+/// The longest length up to `max` that does not split a character of `text`.
+fn cut_at_character(text: &[u8], max: usize) -> usize {
+    if text.len() <= max {
+        return text.len();
+    }
+    let continues = |index: &usize| text[*index] & 0xc0 == 0x80;
+    (0..=max).rev().find(|index| !continues(index)).unwrap_or(0)
 }

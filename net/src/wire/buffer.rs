@@ -1,12 +1,10 @@
-//! Received bytes of one connection, cut into frames where they lie.
+//! Received bytes of one client connection, cut into frames where they lie.
 
-use super::frame::{Decoded, Frame, FrameError, decode_frame};
+use super::frame::{Frame, FrameError, decode_frame};
+use crate::received::Received;
 
 /// Room for the next read when nothing larger is known to come, bytes.
 const READ_BYTES: usize = 16 << 10;
-/// An empty buffer larger than this is given back: a read's room behind most of a small frame
-/// stays below it, so that ordinary traffic never allocates.
-const KEPT_MAX_BYTES: usize = 4 * READ_BYTES;
 
 /// A buffer that a socket is read into and that frames are taken from, without copying them.
 ///
@@ -27,11 +25,7 @@ const KEPT_MAX_BYTES: usize = 4 * READ_BYTES;
 /// ```
 #[derive(Debug)]
 pub struct FrameBuffer {
-    /// All initialised; received bytes lie in `start..end`.
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-    lacking: usize,
+    received: Received,
     body_max_bytes: usize,
 }
 
@@ -39,7 +33,7 @@ impl FrameBuffer {
     /// An empty buffer for frames with bodies up to `body_max_bytes`. Allocates when first used.
     #[must_use]
     pub const fn new(body_max_bytes: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, end: 0, lacking: 0, body_max_bytes }
+        Self { received: Received::new(READ_BYTES), body_max_bytes }
     }
 
     /// Changes the limit, for what comes next.
@@ -50,52 +44,27 @@ impl FrameBuffer {
     /// Room to read into: at least 16 KiB, or what the frame begun lacks, if that is more (it
     /// grows with what has come, not with what is announced). Call [`FrameBuffer::filled`] then.
     pub fn space(&mut self) -> &mut [u8] {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-            if self.bytes.len() > KEPT_MAX_BYTES {
-                self.bytes = Vec::new();
-            }
-        }
-        let held = self.end - self.start;
-        let wanted = self.lacking.min(held).max(READ_BYTES);
-        if self.bytes.len() - self.end < wanted {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, held);
-            if self.bytes.len() < held + wanted {
-                self.bytes.resize(held + wanted, 0);
-            }
-        }
-        &mut self.bytes[self.end..]
+        self.received.space()
     }
 
     /// Says that `count` bytes of [`FrameBuffer::space`] hold received bytes now.
     ///
     /// Panics when there was no such space.
     pub fn filled(&mut self, count: usize) {
-        assert!(count <= self.bytes.len() - self.end, "only space() can be filled");
-        self.end += count;
+        self.received.filled(count);
     }
 
     /// The next whole frame, `None` when more bytes are needed. After an error the connection is
     /// of no further use.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
-        match decode_frame(&self.bytes[self.start..self.end], self.body_max_bytes)? {
-            Decoded::Complete { value, used } => {
-                self.start += used;
-                self.lacking = 0;
-                Ok(Some(value))
-            }
-            Decoded::NeedMore(lacking) => {
-                self.lacking = lacking;
-                Ok(None)
-            }
-        }
+        let body_max_bytes = self.body_max_bytes;
+        self.received.cut(|bytes| decode_frame(bytes, body_max_bytes))
     }
 
     /// Received bytes that no frame was made of yet.
     #[must_use]
     pub fn unused(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
+        self.received.unused()
     }
 }
 
@@ -134,7 +103,7 @@ mod tests {
             let mut buffer = FrameBuffer::new(1 << 20);
             assert_eq!(feed(&mut buffer, &bytes, piece_bytes), expected);
             assert!(buffer.unused().is_empty());
-            assert!(buffer.space().len() <= KEPT_MAX_BYTES, "large space is given back");
+            assert!(buffer.space().len() <= 4 * READ_BYTES, "large space is given back");
         }
     }
 

@@ -1,15 +1,13 @@
 //! The error frame: a code with numbers for programs, a text for people.
 
 use std::fmt;
-use std::io::Write as _;
 
 use duolog_engine::append::{AppendError, Expect};
 use duolog_engine::bytes::Cursor;
 use duolog_engine::ids::Revision;
 
-use super::body::{BodyError, ends, short, text};
+use super::body::{BodyError, ends, put_text, short, take_text, text};
 use super::frame::{FrameKind, OpenFrame};
-use crate::limits::ERROR_TEXT_MAX_BYTES;
 
 const MESSAGE: &str = "error";
 const NO_STREAM_INDEX: u16 = u16::MAX;
@@ -142,15 +140,7 @@ impl ErrorFrame {
         out.extend_from_slice(&self.retry_after_ms.to_le_bytes());
         out.extend_from_slice(&self.a.to_le_bytes());
         out.extend_from_slice(&self.b.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
-        let start = out.len();
-        // A Vec takes every write; only a Display that refuses to print itself could fail.
-        if write!(out, "{text}").is_err() {
-            out.truncate(start);
-        }
-        let length = cut_at_character(&out[start..], ERROR_TEXT_MAX_BYTES);
-        out.truncate(start + length);
-        out[start - 4..start].copy_from_slice(&(length as u32).to_le_bytes());
+        put_text(out, text);
         frame.finish(out);
     }
 }
@@ -167,15 +157,6 @@ impl From<&AppendError> for ErrorFrame {
             _ => Self::new(ErrorCode::BadRequest),
         }
     }
-}
-
-/// The longest length up to `max` that does not split a character of `text`.
-fn cut_at_character(text: &[u8], max: usize) -> usize {
-    if text.len() <= max {
-        return text.len();
-    }
-    let continues = |index: &usize| text[*index] & 0xc0 == 0x80;
-    (0..=max).rev().find(|index| !continues(index)).unwrap_or(0)
 }
 
 /// A received error.
@@ -201,11 +182,11 @@ impl<'a> ErrorView<'a> {
         let mut cursor = Cursor::new(body);
         let mut read = || {
             let (code_number, index) = (cursor.u16()?, cursor.u16()?);
-            Ok((code_number, index, cursor.u32()?, (cursor.u64()?, cursor.u64()?), cursor.u32()?))
+            let (retry_after_ms, a, b) = (cursor.u32()?, cursor.u64()?, cursor.u64()?);
+            Ok((code_number, index, retry_after_ms, (a, b), take_text(&mut cursor)?))
         };
-        let (code_number, index, retry_after_ms, (a, b), length) =
-            read().map_err(short(MESSAGE))?;
-        let text = text("error text", cursor.take(length as usize).map_err(short(MESSAGE))?)?;
+        let (code_number, index, retry_after_ms, (a, b), said) = read().map_err(short(MESSAGE))?;
+        let text = text("error text", said)?;
         ends(MESSAGE, cursor.rest())?;
         let stream_index = (index != NO_STREAM_INDEX).then_some(index);
         Ok(Self { code_number, stream_index, retry_after_ms, a, b, text })
@@ -236,6 +217,7 @@ impl<'a> ErrorView<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::ERROR_TEXT_MAX_BYTES;
 
     fn body(error: &ErrorFrame, text: &str) -> Vec<u8> {
         let mut out = Vec::new();

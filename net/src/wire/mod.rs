@@ -24,7 +24,7 @@
 //! ```
 
 mod appended;
-mod body;
+pub(crate) mod body;
 mod buffer;
 mod error;
 mod frame;

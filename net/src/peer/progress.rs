@@ -1,0 +1,68 @@
+//! How far a shard's replication has come, in both directions.
+
+use duolog_engine::bytes::{Cursor, TooShort};
+use duolog_engine::ids::{LeaseEpoch, Lsn};
+
+use super::frame::{PeerKind, encode};
+use crate::wire::BodyError;
+use crate::wire::body::{ends, short};
+
+const COMMIT: &str = "commit mark";
+const ACKED: &str = "ack";
+
+/// Leader to follower: everything up to here is committed. Blocks carry it too; this is for the
+/// moment when no further block is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCommit {
+    /// The leader's reign.
+    pub epoch: LeaseEpoch,
+    /// The newest committed event.
+    pub lsn: Lsn,
+}
+
+/// Follower to leader: everything up to here is durable. Cumulative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAcked {
+    /// The reign that the follower follows; an ack of another one does not count (R2).
+    pub epoch: LeaseEpoch,
+    /// The newest durable event.
+    pub durable: Lsn,
+    /// The newest event that its readers can see.
+    pub committed: Lsn,
+}
+
+impl PeerCommit {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode(out, PeerKind::Commit, self.epoch, |out| {
+            out.extend_from_slice(&self.lsn.0.to_le_bytes());
+        });
+    }
+
+    pub(super) fn decode(epoch: LeaseEpoch, body: &[u8]) -> Result<Self, BodyError> {
+        let mut cursor = Cursor::new(body);
+        let lsn = cursor.u64().map(Lsn).map_err(short(COMMIT))?;
+        ends(COMMIT, cursor.rest())?;
+        Ok(Self { epoch, lsn })
+    }
+}
+
+impl PeerAcked {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode(out, PeerKind::Acked, self.epoch, |out| {
+            out.extend_from_slice(&self.durable.0.to_le_bytes());
+            out.extend_from_slice(&self.committed.0.to_le_bytes());
+        });
+    }
+
+    pub(super) fn decode(epoch: LeaseEpoch, body: &[u8]) -> Result<Self, BodyError> {
+        let mut cursor = Cursor::new(body);
+        let mut read = || -> Result<_, TooShort> {
+            Ok(Self { epoch, durable: Lsn(cursor.u64()?), committed: Lsn(cursor.u64()?) })
+        };
+        let acked = read().map_err(short(ACKED))?;
+        ends(ACKED, cursor.rest())?;
+        Ok(acked)
+    }
+}
