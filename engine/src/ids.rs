@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-pub use duolog_lease::ids::{ClusterId, LeaseEpoch, NodeId, WallMs};
+pub use duolog_lease::ids::{ClusterId, LeaseEpoch, MonoMs, NodeId, WallMs};
 
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {

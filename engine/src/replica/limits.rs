@@ -43,3 +43,6 @@ const _: () = assert!(SHARD_IN_FLIGHT_MAX_BYTES < CHAIN_OBJECT_MAX_BYTES);
 const _: () = assert!(CHAIN_BODY_MAX_BYTES <= u32::MAX as usize);
 const _: () = assert!(BLOCK_BODY_TARGET_BYTES < CHAIN_BATCH_TARGET_BYTES as usize);
 const _: () = assert!(CHAIN_RETRY_MS_MIN < CHAIN_RETRY_MS_MAX);
+/// Times that an object's bytes may be unusable before a promotion gives up on it: once could be
+/// the way here.
+pub const UNUSABLE_READS_MAX: u32 = 5;

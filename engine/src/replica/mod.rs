@@ -8,6 +8,8 @@ pub mod chain;
 pub mod hello;
 pub mod limits;
 pub mod link;
+mod pause;
+pub mod promotion;
 
 use crate::block::{BlockHash, genesis};
 use crate::ids::{ClusterId, LeaseEpoch, Lsn, ShardId};
