@@ -10,6 +10,7 @@ pub mod limits;
 pub mod link;
 mod pause;
 pub mod promotion;
+pub mod uploader;
 
 use crate::block::{BlockHash, genesis};
 use crate::ids::{ClusterId, LeaseEpoch, Lsn, ShardId};
