@@ -188,10 +188,10 @@ impl Promotion {
         self.step = Step::Reading(epoch, seq);
         let mut ahead = seq;
         for _ in 0..self.read_ahead {
-            if !self.ready.contains_key(&ahead) {
-                self.ready.insert(ahead, Ready::Asked);
+            self.ready.entry(ahead).or_insert_with(|| {
                 out.push(Action::Get { epoch, seq: ahead });
-            }
+                Ready::Asked
+            });
             ahead = ahead.next();
         }
         if let Some(Ready::Answer(_)) = self.ready.get(&seq)

@@ -418,9 +418,9 @@ impl Uploader {
 
     /// What has to hold after every step.
     pub fn check(&self) {
-        let seqs = self.slots.iter().map(|slot| slot.seq);
+        let mut seqs = self.slots.iter().map(|slot| slot.seq);
         assert!(seqs.clone().is_sorted(), "C1: objects are begun in order");
-        assert!(seqs.last().is_none_or(|seq| seq.next() == self.next_seq));
+        assert!(seqs.next_back().is_none_or(|seq| seq.next() == self.next_seq));
         assert!(self.announced <= self.stored_end && self.stored_end <= self.chain_end);
         let first_is_stored =
             self.slots.front().is_some_and(|slot| slot.state == SlotState::Stored);
