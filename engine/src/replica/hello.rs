@@ -115,7 +115,8 @@ mod tests {
     /// R3: exactly what is not in the leader's prefix is cut.
     #[test]
     fn a_follower_keeps_the_common_prefix_and_no_more() {
-        let rows: &[(&[(u64, u64)], &[(u64, u64)], Fork)] = &[
+        type Reigns = &'static [(u64, u64)];
+        let rows: &[(Reigns, Reigns, Fork)] = &[
             (&[], &[(1, 5)], Fork::Keep),
             (&[(1, 5)], &[(1, 5)], Fork::Keep),
             (&[(1, 3)], &[(1, 5)], Fork::Keep),

@@ -90,7 +90,7 @@ impl Link {
     /// The commit mark to tell by itself, if the follower does not know it and no block that would
     /// carry it waits to be sent.
     pub fn mark_to_tell(&mut self, committed: Lsn, end: Lsn) -> Option<Lsn> {
-        // R5: beyond what it has been sent a mark tells the follower nothing.
+        // Beyond what it has been sent a mark tells the follower nothing.
         let mark = committed.min(Lsn(self.next.0 - 1));
         if self.next <= end || mark <= self.told {
             return None;

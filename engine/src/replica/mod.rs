@@ -5,6 +5,7 @@
 //! G: garbage); the code cites them.
 
 pub mod chain;
+pub mod garbage;
 pub mod hello;
 pub mod limits;
 pub mod link;
