@@ -72,7 +72,7 @@ fn append_until_stalled(wires: &mut [Wire]) -> (Vec<usize>, u64) {
     (owed, stored)
 }
 
-/// Promised (R4): while appends wait for a segment, their connections are still heard: pings and
+/// Promised (Q4): while appends wait for a segment, their connections are still heard: pings and
 /// reads are answered, so that a client can tell a slow server from a dead one.
 /// Provoked: many connections with several appends in flight each, so that their sockets are read
 /// by sweeps; the file of the next segment replaced by a pipe that nobody reads, which holds up

@@ -61,7 +61,7 @@ impl Shard {
             places.clear();
             let from = Revision(next.0 - 1);
             tail.places(stream, from, Direction::Backwards, PROBE, &mut places);
-            // A4, R1: an event that is ordered and not committed is not there yet.
+            // A4, Q1: an event that is ordered and not committed is not there yet.
             let open = places.iter().take_while(|place| **place >= self.committed_place).count();
             next = Revision(next.0 - open as u64);
             if open < PROBE {

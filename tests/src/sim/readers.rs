@@ -1,4 +1,4 @@
-//! Readers see exactly what is committed: R1 to R3 of docs/INVARIANTS.md.
+//! Readers see exactly what is committed: Q1 to Q3 of docs/INVARIANTS.md.
 
 use duolog_engine::ids::{Lsn, Place, Revision};
 use duolog_engine::index::span::Direction;
@@ -23,7 +23,7 @@ impl World {
                 head.map_or(Revision(0), |head| head.next)
             }
         };
-        assert_eq!(end.0, known, "R1: a stream ends behind its last committed event");
+        assert_eq!(end.0, known, "Q1: a stream ends behind its last committed event");
         let from = match self.chance.below(4) {
             0 => Revision(0),
             1 => Revision(u64::MAX),
@@ -32,8 +32,8 @@ impl World {
         let max = self.chance.between(1, LOOK_MAX) as usize;
         let mut places = Vec::new();
         match self.shard.locate(id, from, direction, max, &mut places) {
-            Located::Places => assert!(!places.is_empty(), "R2: places are put out"),
-            Located::End => assert!(places.is_empty(), "R2: behind the end there is nothing"),
+            Located::Places => assert!(!places.is_empty(), "Q2: places are put out"),
+            Located::End => assert!(places.is_empty(), "Q2: behind the end there is nothing"),
             Located::Sealed => {
                 let snapshot = self.index.snapshot();
                 let found = snapshot.places(id, from, direction, max, &mut places);
@@ -56,11 +56,11 @@ impl World {
             }
         };
         let (count, left) = (places.len(), expected.len());
-        assert!(count > 0 || left == 0, "R2: {left} events from {from} on, none found");
-        assert!(count <= left, "R1: {count} events from {from} on where {left} are committed");
+        assert!(count > 0 || left == 0, "Q2: {left} events from {from} on, none found");
+        assert!(count <= left, "Q1: {count} events from {from} on where {left} are committed");
         for (place, lsn) in places.iter().zip(expected) {
             let row = *self.ledger.row(lsn);
-            assert_eq!(*place, row.place, "R2: revision {} lies elsewhere", row.revision);
+            assert_eq!(*place, row.place, "Q2: revision {} lies elsewhere", row.revision);
             self.read_record(lsn, &row);
         }
     }
@@ -75,11 +75,11 @@ impl World {
         };
         let record = match Record::decode(bytes) {
             Ok((Record::Event(record), _)) => record,
-            other => panic!("R3: at {:?} is no event: {other:?}", row.place),
+            other => panic!("Q3: at {:?} is no event: {other:?}", row.place),
         };
-        assert_eq!((record.lsn, record.revision), (lsn, row.revision), "R3: another event");
-        assert_eq!(record.stream, self.streams.names[row.stream], "R3: another stream");
-        assert_eq!(record.id, event.id, "R3: another event");
-        assert!(record.data == event.data, "R3: other data");
+        assert_eq!((record.lsn, record.revision), (lsn, row.revision), "Q3: another event");
+        assert_eq!(record.stream, self.streams.names[row.stream], "Q3: another stream");
+        assert_eq!(record.id, event.id, "Q3: another event");
+        assert!(record.data == event.data, "Q3: other data");
     }
 }

@@ -102,7 +102,7 @@ impl<'a> Page<'a> {
                 fetch.record(self.shard, &places[index..], &mut record).await?;
                 let place = places[index];
                 let event = decode(&record, place)?;
-                // R2, R3: this very event, and the next one.
+                // Q2, Q3: this very event, and the next one.
                 if event.stream != self.read.stream || event.revision != next {
                     return Err(FetchError::Misplaced(place));
                 }

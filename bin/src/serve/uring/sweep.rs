@@ -6,7 +6,7 @@
 //! answers are sent, one sweep reads all such sockets without waiting, straight into the next
 //! block. A hot connection is always in one of two states: it has a request in flight, whose answer
 //! puts it into the list, or it is in the list. The list is emptied, and every reader armed again,
-//! before the shard has no write in flight and nothing to write (invariant R4): also the readers
+//! before the shard has no write in flight and nothing to write (invariant Q4): also the readers
 //! whose requests wait for something else than a block, a segment or another shard. While the
 //! shard is busy, a tick finds those.
 
@@ -79,7 +79,7 @@ impl ShardLoop {
     }
 
     /// Before the shard has nothing to do: every reader waits for its socket again.
-    // R4: called before the shard goes idle.
+    // Q4: called before the shard goes idle.
     pub(super) fn cool_all(&self) {
         self.hot.take().iter().for_each(|connection| connection.listed.set(false));
         for connection in self.warm.take() {

@@ -1,4 +1,4 @@
-//! Readers see what is committed, all of it, and nothing else (promises R1 and R2).
+//! Readers see what is committed, all of it, and nothing else (promises Q1 and Q2).
 
 use super::*;
 use crate::index::span::Direction;
