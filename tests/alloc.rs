@@ -7,14 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use duolog_engine::append::{AppendBuilder, AppendView, Expect};
-use duolog_engine::ids::{
-    ClusterId, Generation, IdempotencyKey, LeaseEpoch, Lsn, MonoUs, Now, ShardId, WallMs,
-};
-use duolog_engine::index::heads::Heads;
-use duolog_engine::index::key_file::SegmentKeys;
-use duolog_engine::index::keys::KeyWindow;
-use duolog_engine::index::tail::{Tail, TailCapacity};
-use duolog_engine::recovery::{LogIdentity, empty_log};
+use duolog_engine::ids::{ClusterId, IdempotencyKey, Lsn, MonoUs, Now, ShardId, WallMs};
 use duolog_engine::shard::{
     Action, Actions, Event, Layout as SegmentLayout, RequestId, Shard, ShardConfig, ShardStart,
 };
@@ -65,7 +58,7 @@ fn config() -> ShardConfig {
         cluster: ClusterId(1),
         shard: ShardId(0),
         shard_count: 1,
-        epoch: LeaseEpoch(0),
+        pair: None,
         layout: SegmentLayout { segment_size_bytes: 1 << 20, align_bytes: 4096 },
         blocks_in_flight_max: 2,
         block_target_bytes: 128 << 10,
@@ -79,20 +72,7 @@ fn config() -> ShardConfig {
 
 fn shard() -> Shard {
     let config = config();
-    let size_bytes = config.layout.segment_size_bytes;
-    let end = empty_log(LogIdentity { cluster: config.cluster, shard: config.shard });
-    let start = ShardStart {
-        end,
-        newest_stamp: end.hlc,
-        newest: Generation(0),
-        active: None,
-        tail: Tail::with_capacity(Generation(1), TailCapacity::for_segment(size_bytes)),
-        tail_keys: SegmentKeys::for_segment(Generation(1), size_bytes),
-        heads: Heads::with_capacity(config.hot_streams_max),
-        keys: KeyWindow::new(config.idempotency_window, 3),
-        unsaved: Vec::new(),
-    };
-    Shard::new(config, start)
+    Shard::new(config, ShardStart::empty(&config, 3))
 }
 
 /// Where the key lies in a request (WIRE.md, "Append").

@@ -316,7 +316,7 @@ fn recover_log(log: &mut Log) -> Result<Recovered, RecoverError> {
         cluster,
         shard,
         shard_count: 1,
-        epoch: LeaseEpoch(0),
+        pair: None,
         layout: Layout { segment_size_bytes: SEGMENT as u32, align_bytes: PAGE as u32 },
         blocks_in_flight_max: 1,
         block_target_bytes: 1,

@@ -60,9 +60,19 @@ number!(
     Generation(u32)
 );
 number!(
-    /// Microseconds on a clock that never runs backwards. Its zero means nothing.
+    /// Microseconds on a clock that never runs backwards. Its zero means nothing. It is the clock of
+    /// the lease's [`MonoMs`].
     MonoUs(u64)
 );
+
+impl MonoUs {
+    /// The same moment in whole milliseconds, rounded down: before a millisecond exactly if it lies
+    /// before its beginning.
+    #[must_use]
+    pub const fn ms(self) -> MonoMs {
+        MonoMs(self.0 / 1000)
+    }
+}
 
 impl Hlc {
     /// The clock's next stamp: above `self`, and not behind `wall`.

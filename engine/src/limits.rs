@@ -18,6 +18,9 @@ pub const APPEND_EVENTS_MAX: usize = 65_536;
 pub const BLOCK_BODY_TARGET_BYTES: usize = 128 << 10;
 /// A block of this size is written beside another one that is under way, bytes.
 pub const BLOCK_OVERLAP_BYTES: usize = 64 << 10;
+/// Received blocks that wait for a follower's disk are joined into writes of up to this, bytes, as
+/// in the preparation of segments: larger writes are not faster.
+pub const WRITE_JOIN_MAX_BYTES: usize = 1 << 20;
 /// Largest block body: one append of the largest size alone.
 pub const BLOCK_BODY_MAX_BYTES: usize = (64 << 20) + 2 * APPEND_OVERHEAD_MAX_BYTES;
 /// Blocks start at multiples of this (and of the device's own alignment, when that is larger).

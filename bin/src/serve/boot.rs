@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam::channel::bounded;
-use duolog_engine::ids::{LeaseEpoch, ShardId};
+use duolog_engine::ids::ShardId;
 use duolog_engine::limits::{
     BLOCK_ALIGN_BYTES, BLOCK_BODY_TARGET_BYTES, SHARD_IN_FLIGHT_MAX_BYTES,
 };
@@ -186,7 +186,7 @@ fn shard_config(
         cluster: identity.cluster(),
         shard,
         shard_count: settings.shards.count,
-        epoch: LeaseEpoch(0),
+        pair: None,
         layout: Layout { segment_size_bytes: settings.log.segment_size_bytes, align_bytes },
         blocks_in_flight_max: settings.log.blocks_in_flight,
         block_target_bytes: BLOCK_BODY_TARGET_BYTES,

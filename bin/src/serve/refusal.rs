@@ -56,10 +56,13 @@ impl fmt::Display for RefusalText<'_> {
             Refusal::ShuttingDown => {
                 write!(f, "the node is stopping: nothing was appended; connect again later")
             }
+            Refusal::NotLeader => {
+                write!(f, "the node does not lead: nothing was appended; ask the other node")
+            }
             Refusal::Unknown => write!(
                 f,
-                "a write to the log failed: it is not known whether the append is stored; ask \
-                 again with the same idempotency key when the node is back"
+                "a write to the log failed or the node stopped leading: it is not known whether \
+                 the append is stored; ask again with the same idempotency key"
             ),
             Refusal::Damaged => write!(
                 f,
@@ -94,6 +97,7 @@ pub fn frame(refusal: &Refusal) -> ErrorFrame {
         }
         Refusal::DiskFull => ErrorFrame::new(ErrorCode::DiskFull),
         Refusal::ShuttingDown => ErrorFrame::new(ErrorCode::ShuttingDown),
+        Refusal::NotLeader => ErrorFrame::new(ErrorCode::NotLeader),
         Refusal::Unknown => ErrorFrame::new(ErrorCode::Unknown),
         Refusal::Damaged => ErrorFrame::new(ErrorCode::Damaged),
         Refusal::TooLarge { size, limit } => {

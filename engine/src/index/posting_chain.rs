@@ -67,6 +67,11 @@ impl Postings {
         Span { first: self.first, count: u64::from(self.count), fencing_token: self.fencing_token }
     }
 
+    /// Notes a token that was seen before the events here.
+    pub(super) fn raise_token(&mut self, fencing_token: u64) {
+        self.fencing_token = self.fencing_token.max(fencing_token);
+    }
+
     /// Adds the stream's next event, with 0 for no token.
     pub(super) fn push(&mut self, chunks: &mut Vec<u32>, offset: u32, fencing_token: u64) {
         self.fencing_token = self.fencing_token.max(fencing_token);

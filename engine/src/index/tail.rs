@@ -8,6 +8,8 @@
 //! A tail is plain data (`Send + Sync`): a frozen one can be shared with the thread that writes
 //! its run while the shard still answers from it, and be cleared for reuse afterwards.
 
+mod sorted;
+
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
@@ -15,6 +17,8 @@ use crate::ids::{Generation, Place, Revision, StreamId};
 use crate::index::posting_chain::{CHUNK_FIRST, CHUNK_LINKS, Postings, word};
 use crate::index::span::{Direction, Span};
 use crate::record::{RECORD_ALIGN_BYTES, RECORD_FIXED_BYTES};
+
+pub use sorted::{SortedTail, TailStream};
 
 /// How much a tail holds without allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,68 +196,6 @@ impl Tail {
                 }
             }
         }
-    }
-
-    /// The streams in the order of their identities, for a run file. Allocates and sorts: not for
-    /// the shard's thread when the tail is large.
-    #[must_use]
-    pub fn sorted(&self) -> SortedTail<'_> {
-        let prefix = |postings: &Postings| (postings.id.0 >> 64) as u64;
-        let mut order: Vec<(u64, u32)> =
-            self.streams.iter().zip(0..).map(|(postings, slot)| (prefix(postings), slot)).collect();
-        order.sort_unstable_by(|one, other| {
-            one.0.cmp(&other.0).then_with(|| {
-                self.streams[one.1 as usize].id.cmp(&self.streams[other.1 as usize].id)
-            })
-        });
-        SortedTail { tail: self, order }
-    }
-}
-
-/// A tail's streams in the order of their identities.
-#[derive(Clone, Debug)]
-pub struct SortedTail<'a> {
-    tail: &'a Tail,
-    order: Vec<(u64, u32)>,
-}
-
-impl<'a> SortedTail<'a> {
-    /// The streams, lowest identity first. May be walked several times.
-    pub fn streams(&self) -> impl Iterator<Item = TailStream<'a>> + '_ {
-        self.order.iter().map(|(_, slot)| TailStream {
-            tail: self.tail,
-            postings: &self.tail.streams[*slot as usize],
-        })
-    }
-}
-
-/// One stream of a tail.
-#[derive(Clone, Copy, Debug)]
-pub struct TailStream<'a> {
-    tail: &'a Tail,
-    postings: &'a Postings,
-}
-
-impl<'a> TailStream<'a> {
-    /// Which stream.
-    #[must_use]
-    pub const fn id(&self) -> StreamId {
-        self.postings.id
-    }
-
-    /// What the segment has of it.
-    #[must_use]
-    pub fn span(&self) -> Span {
-        self.postings.span()
-    }
-
-    /// Places of its events, in the order of their revisions.
-    pub fn places(&self) -> impl Iterator<Item = Place> + use<'a> {
-        let generation = self.tail.generation;
-        self.postings
-            .forwards(&self.tail.chunks, 0, self.postings.count)
-            .flatten()
-            .map(move |offset| Place { generation, offset: *offset })
     }
 }
 

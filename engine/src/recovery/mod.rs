@@ -5,20 +5,28 @@
 //! [`LogSource`], which the simulator implements too.
 
 mod ending;
+mod marks;
 mod scan;
 
 pub use ending::{Damage, Ending, Proof};
 pub use scan::{Found, LogIdentity, Scan, ScanEnd, ScanStart};
 
 use crate::block::{Block, genesis};
-use crate::ids::{ClusterId, Generation, Hlc, LeaseEpoch, Lsn, Place, Revision, StreamId};
+use crate::ids::{
+    ClusterId, Generation, Hlc, IdempotencyKey, LeaseEpoch, Lsn, Place, Revision, StreamId,
+};
 use crate::index::heads::{Head, Heads};
 use crate::index::key_file::SegmentKeys;
 use crate::index::keys::KeyWindow;
 use crate::index::tail::{Tail, TailCapacity};
-use crate::record::{EventRecord, Record, RecordError};
+use crate::record::{EventRecord, RecordError};
 use crate::segment::LogEnd;
-use crate::shard::{Active, Sealed, ShardConfig, ShardStart, StoredHead};
+use crate::shard::{
+    Active, BlockSink, Boundary, EpochMarks, RecordMisfit, Sealed, ShardConfig, ShardStart,
+    StoredHead, walk,
+};
+use marks::Committed;
+use std::collections::VecDeque;
 
 /// The files of one shard's log.
 pub trait LogSource {
@@ -86,6 +94,12 @@ pub enum RecoverError {
     },
 }
 
+impl From<RecordMisfit> for RecoverError {
+    fn from(RecordMisfit { lsn, error }: RecordMisfit) -> Self {
+        Self::Record { lsn, error }
+    }
+}
+
 /// What is known without reading the log's tail.
 #[derive(Debug)]
 pub struct Checkpoint {
@@ -129,103 +143,122 @@ pub fn recover<S: LogSource>(
     store: &mut dyn IndexStore,
 ) -> Result<Recovered, RecoverError> {
     let identity = LogIdentity { cluster: config.cluster, shard: config.shard };
-    // First of all, because everything found counts as committed from here on (invariant D3).
+    // First of all, because everything found counts as durable from here on (invariant D3).
     source.settle(checkpoint.flushed.next())?;
     let start = ScanStart { generation: checkpoint.flushed.next(), end: checkpoint.end };
-    let mut heads = Heads::with_capacity(config.hot_streams_max);
-    heads.set_flushed(checkpoint.flushed);
-    let segment_size_bytes = config.layout.segment_size_bytes;
-    let capacity = TailCapacity::for_segment(segment_size_bytes);
-    let mut rebuild = Rebuild {
-        segment_size_bytes,
-        tail: Tail::with_capacity(start.generation, capacity),
-        heads,
-        keys: checkpoint.keys,
-        tail_keys: SegmentKeys::for_segment(start.generation, segment_size_bytes),
-        unsaved: Vec::new(),
-        save_error: None,
-        blocks: 0,
-        events: 0,
-    };
+    let mut rebuild = Rebuild::new(config, start, checkpoint.keys, checkpoint.mark);
     let scan =
         Scan::new(source, identity).run(start, checkpoint.mark, &mut |found| match found {
-            Found::Block(place, block) => rebuild.block(place, block, store),
+            Found::Block(place, block, behind) => rebuild.block(place, block, behind, store),
             Found::Rotated(generation, end) => rebuild.rotated(generation, end, store),
         })?;
     let Place { generation: newest, mut offset } = scan.place;
     let layout = config.layout;
-    if (scan.size_bytes, scan.align_bytes) != (segment_size_bytes, layout.align_bytes) {
+    if (scan.size_bytes, scan.align_bytes) != (layout.segment_size_bytes, layout.align_bytes) {
         // Made with other settings: it takes no more blocks, the log goes on in the next segment.
-        offset = offset.max(segment_size_bytes);
+        offset = offset.max(layout.segment_size_bytes);
     }
     let active = Active { generation: newest, offset, header_pending: None };
-    let active = (newest > checkpoint.flushed).then_some(active);
-    let Rebuild { tail, heads, keys, tail_keys, unsaved, save_error, blocks, events, .. } = rebuild;
+    let active = (newest > start.flushed()).then_some(active);
     let (end, newest_stamp) = (scan.end, scan.newest_stamp);
-    let start =
-        ShardStart { end, newest_stamp, newest, active, tail, tail_keys, heads, keys, unsaved };
+    let Rebuild { tail, heads, keys, tail_keys, unsaved, save_error, committed, epochs, .. } =
+        rebuild;
+    let (committed, uncommitted) = match config.pair {
+        Some(_) => committed.finish(),
+        // Standalone everything durable is committed.
+        None => {
+            let first = Place { generation: start.generation, offset: 0 };
+            let behind = if active.is_some() { scan.place } else { first };
+            (Boundary { end, behind }, VecDeque::new())
+        }
+    };
+    let start = ShardStart {
+        end,
+        newest_stamp,
+        newest,
+        active,
+        tail,
+        tail_keys,
+        heads,
+        keys,
+        unsaved: unsaved.into(),
+        committed,
+        uncommitted,
+        epochs,
+    };
+    let (blocks, events) = (rebuild.blocks, rebuild.events);
     Ok(Recovered { start, scan, blocks, events, save_error })
 }
 
 struct Rebuild {
     segment_size_bytes: u32,
+    /// Whether blocks may be uncommitted.
+    pair: bool,
     tail: Tail,
     heads: Heads,
     keys: KeyWindow,
     tail_keys: SegmentKeys,
-    unsaved: Vec<Sealed>,
+    /// Complete segments whose index is not saved, in order.
+    unsaved: VecDeque<Sealed>,
     save_error: Option<std::io::Error>,
+    committed: Committed,
+    end: LogEnd,
+    epochs: EpochMarks,
     blocks: u64,
     events: u64,
 }
 
 impl Rebuild {
+    fn new(config: &ShardConfig, start: ScanStart, keys: KeyWindow, mark: Option<LogEnd>) -> Self {
+        let segment_size_bytes = config.layout.segment_size_bytes;
+        let capacity = TailCapacity::for_segment(segment_size_bytes);
+        let mut heads = Heads::with_capacity(config.hot_streams_max);
+        heads.set_flushed(start.flushed());
+        Self {
+            segment_size_bytes,
+            pair: config.pair.is_some(),
+            tail: Tail::with_capacity(start.generation, capacity),
+            heads,
+            keys,
+            tail_keys: SegmentKeys::for_segment(start.generation, segment_size_bytes),
+            unsaved: VecDeque::new(),
+            save_error: None,
+            committed: Committed::new(start, mark),
+            end: start.end,
+            epochs: EpochMarks::default(),
+            blocks: 0,
+            events: 0,
+        }
+    }
+
     fn block(
         &mut self,
         place: Place,
         block: &Block<'_>,
+        behind: Place,
         store: &mut dyn IndexStore,
     ) -> Result<(), RecoverError> {
         self.blocks += 1;
-        let lsn = block.header.first_lsn;
-        let misfit = |what| RecoverError::Record { lsn, error: RecordError::Malformed(what) };
-        let mut next_lsn = lsn;
-        let mut token = None;
-        let mut token_events = 0;
-        for record in block.records() {
-            let (at, record) = record.map_err(|error| RecoverError::Record { lsn, error })?;
-            let offset = place.offset + at;
-            match record {
-                Record::Append(append) => {
-                    (token, token_events) = (append.fencing_token, append.event_count);
-                    if let Some(key) = append.key {
-                        self.keys.restore(key, Place { generation: place.generation, offset });
-                        self.tail_keys.push(key, offset);
-                    }
-                }
-                Record::Event(event) => {
-                    if event.lsn != next_lsn {
-                        return Err(misfit("LSN"));
-                    }
-                    next_lsn = next_lsn.next();
-                    let token = token.filter(|_| token_events > 0);
-                    token_events = token_events.saturating_sub(1);
-                    self.event(place.generation, offset, &event, token, store)?;
-                }
-            }
+        walk(place, block, &mut Rebuilding { rebuild: self, store })?;
+        let header = &block.header;
+        self.epochs.follow(&self.end, header.epoch);
+        let (lsn, hash) = (header.last_lsn(), header.hash);
+        self.end = LogEnd { lsn, hash, hlc: header.hlc, epoch: header.epoch };
+        if self.pair {
+            self.committed.block(Boundary { end: self.end, behind }, header.commit_mark);
+            self.save(store);
         }
-        let counted = next_lsn == block.header.last_lsn().next();
-        if counted { Ok(()) } else { Err(misfit("event count")) }
+        Ok(())
     }
 
     fn event(
         &mut self,
-        generation: Generation,
-        offset: u32,
+        place: Place,
         event: &EventRecord<'_>,
         token: Option<u64>,
         store: &mut dyn IndexStore,
     ) -> Result<(), RecoverError> {
+        let Place { generation, offset } = place;
         let stream = StreamId::of(event.stream.as_bytes());
         let known = match self.heads.get(stream) {
             Some(head) => Some((head.next_revision, head.fencing_token)),
@@ -261,19 +294,52 @@ impl Rebuild {
         let tail = std::mem::replace(&mut self.tail, tail);
         let keys = SegmentKeys::for_segment(next, size_bytes);
         let keys = std::mem::replace(&mut self.tail_keys, keys);
-        let sealed = Sealed { generation, tail, keys, end };
-        if self.unsaved.is_empty() {
-            match store.save(&sealed) {
+        self.unsaved.push_back(Sealed { generation, tail, keys, end });
+        self.save(store);
+        Ok(())
+    }
+
+    /// Saves what may be saved. Indexes are saved in order: those behind one that could not be wait
+    /// with it.
+    fn save(&mut self, store: &mut dyn IndexStore) {
+        while self.save_error.is_none()
+            && let Some(sealed) = self.unsaved.front()
+        {
+            // D7: an index is saved of committed events only.
+            if self.pair && sealed.end.lsn > self.committed.lsn() {
+                break;
+            }
+            match store.save(sealed) {
                 Ok(()) => {
-                    self.heads.set_flushed(generation);
-                    return Ok(());
+                    self.heads.set_flushed(sealed.generation);
+                    self.unsaved.pop_front();
                 }
                 Err(error) => self.save_error = Some(error),
             }
         }
-        // Indexes are saved in order: those behind one that was not wait with it.
-        self.unsaved.push(sealed);
-        Ok(())
+    }
+}
+
+struct Rebuilding<'a> {
+    rebuild: &'a mut Rebuild,
+    store: &'a mut dyn IndexStore,
+}
+
+impl BlockSink for Rebuilding<'_> {
+    type Error = RecoverError;
+
+    fn key(&mut self, key: IdempotencyKey, place: Place) {
+        self.rebuild.keys.restore(key, place);
+        self.rebuild.tail_keys.push(key, place.offset);
+    }
+
+    fn event(
+        &mut self,
+        place: Place,
+        event: &EventRecord<'_>,
+        token: Option<u64>,
+    ) -> Result<(), RecoverError> {
+        self.rebuild.event(place, event, token, self.store)
     }
 }
 

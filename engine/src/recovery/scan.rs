@@ -50,8 +50,8 @@ pub struct ScanStart {
 /// What a scan reports on its way.
 #[derive(Debug)]
 pub enum Found<'a, 'b> {
-    /// A good block.
-    Block(Place, &'b Block<'a>),
+    /// A good block: where it is, and where the next one goes.
+    Block(Place, &'b Block<'a>, Place),
     /// The segment is complete: the log goes on in the next one.
     Rotated(Generation, LogEnd),
 }
@@ -136,15 +136,17 @@ impl<'s, S: LogSource> Scan<'s, S> {
             }
             let bytes = self.bytes(*place, header.length())?;
             let Ok(block) = Block::decode(bytes) else { return Ok(()) };
-            found(Found::Block(*place, &block))?;
-            let BlockHeader { hash, hlc, epoch, .. } = header;
-            *end = LogEnd { lsn: header.last_lsn(), hash, hlc, epoch };
             let next = u64::from(place.offset) + header.length() as u64;
             let next = align_up(next, u64::from(segment.align_bytes));
+            // The block ends inside its segment, whose size is a multiple of the alignment.
             let Some(offset) = next.and_then(|next| u32::try_from(next).ok()) else {
                 return Ok(());
             };
-            place.offset = offset;
+            let behind = Place { offset, ..*place };
+            found(Found::Block(*place, &block, behind))?;
+            let BlockHeader { hash, hlc, epoch, .. } = header;
+            *end = LogEnd { lsn: header.last_lsn(), hash, hlc, epoch };
+            *place = behind;
         }
         Ok(())
     }

@@ -2,8 +2,13 @@
 //!
 //! [`Actions`] is reused by the driver from step to step: after warm-up no step allocates.
 
+use duolog_lease::grant::Grant;
+use duolog_lease::in_sync::InSync;
+
+use super::coverage::Copies;
+use super::follow::BlockRefused;
 use crate::append::{AppendView, Expect};
-use crate::ids::{Generation, Hlc, LeaseEpoch, Lsn, Place, Revision, ShardId, StreamId};
+use crate::ids::{Generation, Hlc, LeaseEpoch, Lsn, NodeId, Place, Revision, ShardId, StreamId};
 use crate::record::StreamRange;
 use crate::segment::{LogEnd, SegmentHeader};
 
@@ -23,7 +28,7 @@ pub enum Event<'a> {
     },
     /// Everything that had arrived has been handed in: the open block may be closed.
     Flush,
-    /// The write of this block is durable.
+    /// The write that begins with this block is durable.
     BlockWritten {
         /// The first LSN of the block, as in [`Action::Write`].
         first_lsn: Lsn,
@@ -60,6 +65,72 @@ pub enum Event<'a> {
     Tick,
     /// No new appends; what has been accepted is finished.
     Drain,
+    /// Takes back [`Event::Drain`], also when it is complete.
+    Resume,
+    /// Leave to serve, or none. Counts while its epoch is the shard's reign (L8).
+    Grant(Option<Grant>),
+    /// The sets that must cover a block (M2).
+    Members {
+        /// The set in force.
+        in_sync: InSync,
+        /// The set that a renewal of unknown outcome may have put in its place.
+        proposal: Option<InSync>,
+    },
+    /// The promise for `epoch` is durable and its leader's hello is accepted: takes its blocks. The
+    /// log up to [`super::Shard::end`] is the beginning of the leader's (R3). Ignored below a reign
+    /// that was followed, led or written before.
+    Follow {
+        /// The leader's reign.
+        epoch: LeaseEpoch,
+    },
+    /// This node challenges: from now on no [`Action::Durable`] leaves (L3).
+    StopFollowing,
+    /// A block from the leader that is followed, or for a promoting node from a chain. Refused ones
+    /// are answered by [`Action::BlockRefused`]. Written at the next [`Event::Flush`].
+    Received {
+        /// The sender's reign; when promoting the own one.
+        epoch: LeaseEpoch,
+        /// The block; copied before the step returns.
+        block: &'a [u8],
+    },
+    /// The leader has committed everything up to here (R5).
+    CommitMark {
+        /// The leader's reign.
+        epoch: LeaseEpoch,
+        /// Up to here.
+        lsn: Lsn,
+    },
+    /// The promise for the reign that this node has won is durable (P1): takes what the chains hold,
+    /// and no blocks of lower reigns any more.
+    Promote {
+        /// The own reign.
+        epoch: LeaseEpoch,
+    },
+    /// The Open of the reign is stored (P5). It ends with [`super::Shard::end`], and all of that was
+    /// durable when it was made.
+    Opened {
+        /// The own reign.
+        epoch: LeaseEpoch,
+    },
+    /// `node` has everything up to here on its disk and follows `epoch`.
+    PeerAcked {
+        /// Which node.
+        node: NodeId,
+        /// The reign that it follows.
+        epoch: LeaseEpoch,
+        /// Up to here; never takes anything back.
+        lsn: Lsn,
+    },
+    /// The chain of `epoch` holds everything up to here, and all seqs below are known stored.
+    ChainStored {
+        /// The reign.
+        epoch: LeaseEpoch,
+        /// Up to here.
+        lsn: Lsn,
+    },
+    /// This node leads no longer, or does not come to lead (L10). Appends in flight are answered
+    /// [`Refusal::Unknown`]; the log stays as it is.
+    Demote,
 }
 
 /// A stream's head as found in a sealed segment's index.
@@ -78,12 +149,15 @@ pub struct LoadFailed;
 /// What the driver has to do. Each variant says which event answers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Write the block durably (bytes from [`super::Shard::block_bytes`]); answer
-    /// [`Event::BlockWritten`] or [`Event::WriteFailed`]. Several may be under way.
+    /// Write these blocks durably, each padded with zeros to the alignment (bytes from
+    /// [`super::Shard::write_parts`]); answer [`Event::BlockWritten`] or [`Event::WriteFailed`].
+    /// Several writes may be under way.
     Write {
-        /// Names the block.
+        /// Names the first block.
         first_lsn: Lsn,
-        /// Where it goes.
+        /// How many blocks; they lie behind each other. A leader's are written one by one.
+        blocks: u32,
+        /// Where the first goes.
         place: Place,
         /// When given: write this header's page at offset 0 in the same write.
         header: Option<SegmentHeader>,
@@ -132,6 +206,19 @@ pub enum Action {
     Poisoned,
     /// [`Event::Drain`] is complete: nothing is in flight any more.
     Drained,
+    /// Tell the leader of `epoch` that everything up to here is durable. No answer.
+    Durable {
+        /// The reign that is followed.
+        epoch: LeaseEpoch,
+        /// Up to here.
+        lsn: Lsn,
+    },
+    /// A received block was not taken. Unless it was known already, the sender's log is another
+    /// one or it has skipped blocks: begin anew with a hello. No answer.
+    BlockRefused {
+        /// Why.
+        reason: BlockRefused,
+    },
 }
 
 /// The answer to an append.
@@ -154,6 +241,8 @@ pub struct Receipt {
     pub hlc: Hlc,
     /// Reign of the block.
     pub epoch: LeaseEpoch,
+    /// Where its copies were when it was answered.
+    pub copies: Copies,
     /// Whether this answers an earlier append with the same key.
     pub replayed: bool,
     /// First of its entries in [`Actions::ranges`].
@@ -203,7 +292,9 @@ pub enum Refusal {
     DiskFull,
     /// The node is stopping; nothing was done.
     ShuttingDown,
-    /// The outcome is unknown: the write failed.
+    /// The node does not lead, or its leave to do so has run out; nothing was done.
+    NotLeader,
+    /// The outcome is unknown: the write failed, or the node stopped leading meanwhile.
     Unknown,
     /// The index or the log could not be read.
     Damaged,

@@ -6,7 +6,7 @@
 
 use super::assembly::{Answer, Pending};
 use super::waiting::Wait;
-use super::{Actions, Receipt, Refusal, RequestId, Shard, State};
+use super::{Actions, Copies, Receipt, Refusal, RequestId, Shard};
 use crate::append::AppendView;
 use crate::block::BLOCK_HEADER_BYTES;
 use crate::ids::{Generation, Lsn, Now, Place, Revision, StreamId};
@@ -66,8 +66,8 @@ impl Shard {
         out: &mut Actions,
     ) {
         let size = view.bytes().len();
-        if self.state != State::Serving {
-            return out.refuse(to, Refusal::ShuttingDown);
+        if let Some(refusal) = self.closed_to_appends(now) {
+            return out.refuse(to, refusal);
         }
         // A8: nothing is queued beyond the bounds.
         if self.in_flight >= self.config.in_flight_max
@@ -269,7 +269,8 @@ impl Shard {
             first_lsn,
             last_lsn: self.ordered,
             hlc: self.open.hlc,
-            epoch: self.config.epoch,
+            epoch: self.role.block_epoch(),
+            copies: Copies::Disk,
             replayed: false,
             ranges_at,
             ranges_count: self.scratch.ranges.len() as u32,
@@ -298,7 +299,7 @@ impl Shard {
             fencing_token: view.fencing_token(),
             event_count: view.event_count(),
             hlc: self.open.hlc,
-            epoch: self.config.epoch,
+            epoch: self.role.block_epoch(),
             streams: &self.scratch.ranges,
         };
         record::encode_append(&mut self.open.bytes, &parts);

@@ -1,13 +1,12 @@
 //! Closing blocks, committing them in order, releasing what waited for them.
 
 use super::assembly::{Answer, Assembly, Pending};
-use super::{Action, Actions, Outcome, Refusal, RequestId, Sealed, Shard, State};
+use super::{Action, Actions, Boundary, Outcome, Refusal, RequestId, Sealed, Shard, State};
 use crate::block::BlockSeal;
-use crate::bytes::align_up;
-use crate::ids::{Lsn, Place};
+use crate::ids::{Lsn, Now};
 use crate::index::key_file::SegmentKeys;
 use crate::index::tail::{Tail, TailCapacity};
-use crate::segment::LogEnd;
+use crate::limits::{BLOCK_OVERLAP_BYTES, WRITE_JOIN_MAX_BYTES};
 use std::sync::Arc;
 
 /// Buffers of committed blocks that are kept for the next ones, at most; more are in use only in
@@ -15,6 +14,10 @@ use std::sync::Arc;
 const SPARE_BLOCKS_MAX: usize = 16;
 /// A larger buffer is not kept, bytes: it held one huge append.
 const SPARE_BLOCK_MAX_BYTES: usize = 1 << 20;
+/// Writes of a follower that begin however small they are: one block's may run beside another's.
+const SMALL_WRITES_MAX: usize = 2;
+/// Indexes that are being saved while a follower goes on, at most: each is the index of a segment.
+const SAVES_BEHIND_MAX: usize = 4;
 
 impl Shard {
     /// Closes the open block if the disk may take another one.
@@ -23,7 +26,7 @@ impl Shard {
             return;
         }
         self.start_writes(out);
-        if self.wants_flush() {
+        if self.wants_to_close() {
             self.close_block(out);
         }
     }
@@ -32,11 +35,12 @@ impl Shard {
     pub(super) fn close_block(&mut self, out: &mut Actions) {
         assert!(!self.open.is_empty(), "an empty block is never closed");
         assert_eq!(self.open.first_lsn, self.end.lsn.next(), "A1: blocks follow without a gap");
+        assert!(self.role.makes_blocks(), "R1: only a leader appends");
         let generation = self.open.place.generation;
         let seal = BlockSeal {
             shard: self.config.shard,
             generation,
-            epoch: self.config.epoch,
+            epoch: self.role.block_epoch(),
             first_lsn: self.open.first_lsn,
             event_count: self.open.event_count,
             hlc: self.open.hlc,
@@ -47,62 +51,131 @@ impl Shard {
         let (place, header) = self.segments.place_block(self.open.bytes.len());
         assert_eq!(place, self.open.place, "a block closes where it was opened");
         self.open.header = header;
-        self.end = LogEnd {
-            lsn: self.open.last_lsn(),
-            hash: self.open.hash,
-            hlc: self.open.hlc,
-            epoch: self.config.epoch,
-        };
+        self.epochs.follow(&self.end, seal.epoch);
+        self.end = self.open.end();
         assert_eq!(self.end.lsn, self.ordered, "the open block held the newest events");
         let next = self.spare_blocks.pop().unwrap_or_else(Assembly::new);
         let block = std::mem::replace(&mut self.open, next);
         self.open_started = false;
-        self.closed.push_back(block);
+        self.queue(block);
         self.start_writes(out);
     }
 
-    fn start_writes(&mut self, out: &mut Actions) {
-        while self.writing < self.config.blocks_in_flight_max && self.writing < self.closed.len() {
-            let Assembly { first_lsn, place, header, .. } = &self.closed[self.writing];
-            let (first_lsn, place, header) = (*first_lsn, *place, *header);
-            out.list.push(Action::Write { first_lsn, place, header });
-            self.writing += 1;
+    /// Puts a block behind those that wait for the disk.
+    pub(super) fn queue(&mut self, block: Assembly) {
+        self.waiting_bytes += block.bytes.len();
+        self.closed.push_back(block);
+    }
+
+    pub(super) fn start_writes(&mut self, out: &mut Actions) {
+        while self.may_write() {
+            let blocks = self.join();
+            let first = &mut self.closed[self.issued];
+            first.joined = blocks;
+            let (first_lsn, place, header) = (first.first_lsn, first.place, first.header);
+            out.list.push(Action::Write { first_lsn, blocks, place, header });
+            self.issued += blocks as usize;
+            self.writes += 1;
         }
     }
 
-    /// A block is durable. Commits every block that now has no undurable one before it.
-    pub(super) fn block_written(&mut self, first_lsn: Lsn, out: &mut Actions) {
+    /// Whether the next block that waits may go to the disk.
+    pub(super) fn may_write(&self) -> bool {
+        let Some(next) = self.closed.get(self.issued) else { return false };
+        let ready = self.segments.is_ready(next.place.generation);
+        if !ready || self.writes >= self.config.blocks_in_flight_max {
+            return false;
+        }
+        if self.role.makes_blocks() {
+            return true;
+        }
+        // A follower's disk takes what has arrived at once or, when it is busy, in larger pieces.
+        // It stops while the saving of indexes lags behind: they are memory.
+        let worth = self.writes < SMALL_WRITES_MAX || self.waiting_bytes >= BLOCK_OVERLAP_BYTES;
+        worth && self.saving <= SAVES_BEHIND_MAX
+    }
+
+    /// How many of the waiting blocks go into the next write.
+    fn join(&mut self) -> u32 {
+        let joins = !self.role.makes_blocks();
+        let generation = self.closed[self.issued].place.generation;
+        let (mut blocks, mut bytes) = (0, 0);
+        for block in self.closed.range(self.issued..) {
+            let more = joins
+                && block.place.generation == generation
+                && bytes + block.bytes.len() <= WRITE_JOIN_MAX_BYTES;
+            if blocks > 0 && !more {
+                break;
+            }
+            blocks += 1;
+            bytes += block.bytes.len();
+        }
+        self.waiting_bytes -= bytes;
+        blocks
+    }
+
+    /// A write is durable. Everything that now has nothing undurable before it may commit.
+    pub(super) fn block_written(&mut self, now: Now, first_lsn: Lsn, out: &mut Actions) {
         if self.state == State::Poisoned {
             return;
         }
-        let block = self.closed.iter_mut().take(self.writing);
-        let block = block.into_iter().find(|block| block.first_lsn == first_lsn);
-        block.expect("only blocks being written are reported").written = true;
+        let at = self.closed.partition_point(|block| block.first_lsn < first_lsn);
+        let found = self.closed.get(at).filter(|block| block.first_lsn == first_lsn);
+        let found = found.filter(|block| at < self.issued && !block.written);
+        let joined = found.expect("only blocks being written are reported").joined as usize;
+        for block in self.closed.range_mut(at..at + joined) {
+            block.written = true;
+        }
+        self.writes -= 1;
+        let before = self.durable_count;
+        while let Some(block) = self.closed.get(self.durable_count).filter(|block| block.written) {
+            self.durable = block.end();
+            self.durable_count += 1;
+        }
+        if self.durable_count > before {
+            self.acknowledge(out);
+            self.commit(now, out);
+        }
+        self.start_writes(out);
+    }
+
+    /// Commits what may be committed now.
+    pub(super) fn commit(&mut self, now: Now, out: &mut Actions) {
+        // D3: nothing is acknowledged after a failed write.
+        if self.state == State::Poisoned {
+            return;
+        }
+        self.commit_up_to(self.commit_limit(now), out);
+    }
+
+    pub(super) fn commit_up_to(&mut self, limit: Lsn, out: &mut Actions) {
         let before = self.committed.lsn;
-        while self.closed.front().is_some_and(|block| block.written) {
+        while let Some(Boundary { end, behind }) =
+            self.uncommitted.front().filter(|boundary| boundary.end.lsn <= limit)
+        {
+            (self.committed, self.committed_place) = (*end, *behind);
+            self.uncommitted.pop_front();
+        }
+        // R2: in order, and never before it is durable here.
+        while self.durable_count > 0
+            && self.closed.front().is_some_and(|block| block.last_lsn() <= limit)
+        {
             self.commit_front(out);
         }
         if self.committed.lsn > before {
             out.list.push(Action::Committed { lsn: self.committed.lsn });
             self.save_indexes(out);
         }
-        self.start_writes(out);
     }
 
     fn commit_front(&mut self, out: &mut Actions) {
         let mut block = self.closed.pop_front().expect("the caller saw it");
-        self.writing -= 1;
+        self.issued -= 1;
+        self.durable_count -= 1;
         assert_eq!(block.first_lsn, self.committed.lsn.next(), "commits follow without a gap");
-        self.committed = LogEnd {
-            lsn: block.last_lsn(),
-            hash: block.hash,
-            hlc: block.hlc,
-            epoch: self.config.epoch,
-        };
-        let end = u64::from(block.place.offset) + block.bytes.len() as u64;
-        let end = align_up(end, u64::from(self.config.layout.align_bytes)).unwrap_or(end);
-        let offset = u32::try_from(end).expect("a block ends inside its segment");
-        self.committed_place = Place { generation: block.place.generation, offset };
+        self.committed = block.end();
+        self.committed_place = self.segments.behind(block.place, block.bytes.len());
+        let copies = self.coverage.copies(self.committed.lsn);
         for pending in block.pending.drain(..) {
             self.in_flight -= 1;
             self.in_flight_bytes -= pending.request_bytes as usize;
@@ -112,13 +185,14 @@ impl Shard {
                     let own = receipt.ranges_at as usize;
                     let own = own..own + receipt.ranges_count as usize;
                     receipt.ranges_at = out.ranges.len() as u32;
+                    receipt.copies = copies;
                     out.ranges.extend_from_slice(&block.ranges[own]);
                     Outcome::Appended(receipt)
                 }
             };
             out.list.push(Action::Reply { to: pending.to, outcome });
         }
-        self.recent.keep(block.place, &block.bytes);
+        self.recent.keep(block.place, block.first_lsn, &block.bytes);
         // A huge append's buffer is not worth keeping.
         if self.spare_blocks.len() < SPARE_BLOCKS_MAX
             && block.bytes.capacity() <= SPARE_BLOCK_MAX_BYTES
@@ -169,7 +243,8 @@ impl Shard {
     pub(super) fn save_indexes(&mut self, out: &mut Actions) {
         while let Some(sealed) = self.sealed.get(self.saving) {
             // D7: an index is saved of committed events only.
-            if sealed.end.lsn > self.committed.lsn {
+            let settled = self.unsettled.allows(sealed.generation);
+            if sealed.end.lsn > self.committed.lsn || !settled {
                 break;
             }
             self.saving += 1;

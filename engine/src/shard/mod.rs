@@ -1,17 +1,25 @@
-//! The shard machine: admits appends, orders them, groups them into blocks, releases answers.
+//! The shard machine: admits appends, orders them, groups them into blocks, releases answers; or
+//! follows the blocks that another node has made.
 //!
 //! Owns the ordered state of one shard (heads, idempotency window, index of the unsealed segment)
-//! and the order of commits. Promises A1–A6 and D3 of docs/INVARIANTS.md. Leaves to its driver all
-//! I/O, to `recovery` the reading of old logs, to sessions the form of requests and answers.
+//! and the order of commits. Promises A1–A6, D3 and R1–R5 of docs/INVARIANTS.md. Leaves to its
+//! driver all I/O, to `recovery` the reading of old logs, to sessions the form of requests and
+//! answers, to the lease machine who leads.
 
 mod actions;
 mod admission;
+mod apply;
 mod assembly;
 mod commit;
+mod coverage;
+mod epochs;
+mod follow;
 mod parked;
 mod recent;
 mod replay;
+mod role;
 mod segments;
+mod start;
 mod view;
 mod waiting;
 
@@ -21,13 +29,18 @@ use std::sync::Arc;
 pub use actions::{
     Action, Actions, Event, LoadFailed, Outcome, Receipt, Refusal, RequestId, StoredHead,
 };
+pub use apply::RecordMisfit;
+pub(crate) use apply::{BlockSink, walk};
+pub use coverage::Copies;
+pub use epochs::{EPOCH_MARKS_MAX, EpochEnd, EpochMarks};
+pub use follow::{BlockRefused, Fit};
+pub use role::Role;
 pub use segments::{Active, Layout, SEGMENTS_AHEAD};
+pub use start::{Boundary, Sealed, ShardConfig, ShardStart};
 pub use view::{Located, StreamEnd};
 
 use crate::block::BlockHash;
-use crate::ids::{
-    ClusterId, Generation, Hlc, IdempotencyKey, LeaseEpoch, Lsn, Now, Place, ShardId,
-};
+use crate::ids::{Generation, Hlc, IdempotencyKey, LeaseEpoch, Lsn, Now, Place};
 use crate::index::heads::Heads;
 use crate::index::key_file::SegmentKeys;
 use crate::index::keys::KeyWindow;
@@ -35,77 +48,13 @@ use crate::index::lookup::Run;
 use crate::index::tail::Tail;
 use crate::limits::BLOCK_OVERLAP_BYTES;
 use crate::segment::LogEnd;
+use apply::Unsettled;
 use assembly::Assembly;
+use coverage::Coverage;
+use duolog_lease::grant::Grant;
 use parked::Parked;
 use recent::Recent;
 use segments::Segments;
-
-/// Settings of one shard. Sizes are checked by the program's configuration.
-#[derive(Clone, Copy, Debug)]
-pub struct ShardConfig {
-    /// The cluster.
-    pub cluster: ClusterId,
-    /// This shard.
-    pub shard: ShardId,
-    /// Number of shards in the cluster.
-    pub shard_count: u32,
-    /// The reign; 0 standalone.
-    pub epoch: LeaseEpoch,
-    /// Segment sizes.
-    pub layout: Layout,
-    /// Blocks being written at one time, at least 1.
-    pub blocks_in_flight_max: usize,
-    /// A block closes at this body size, bytes.
-    pub block_target_bytes: usize,
-    /// Appends with a key that are remembered.
-    pub idempotency_window: usize,
-    /// Stream heads in memory.
-    pub hot_streams_max: usize,
-    /// Committed blocks kept in memory for readers, bytes.
-    pub recent_max_bytes: usize,
-    /// Accepted and not answered appends.
-    pub in_flight_max: usize,
-    /// Their bytes.
-    pub in_flight_max_bytes: usize,
-}
-
-/// The index and keys of a segment that is complete, until they are saved.
-#[derive(Debug)]
-pub struct Sealed {
-    /// The segment.
-    pub generation: Generation,
-    /// Its streams and the places of their events.
-    pub tail: Tail,
-    /// The keys of its appends and the offsets of their append records, in order.
-    pub keys: SegmentKeys,
-    /// The end of the log behind it.
-    pub end: LogEnd,
-}
-
-/// What the machine starts from.
-#[derive(Debug)]
-pub struct ShardStart {
-    /// The end of the log.
-    pub end: LogEnd,
-    /// The next block's stamp is above this one and the end's. It is that of blocks which were cut
-    /// off: the same appends in the same order must not become the same blocks again, or what is
-    /// left of the old log behind them would continue it.
-    pub newest_stamp: Hlc,
-    /// Newest segment in use, 0 in an empty log.
-    pub newest: Generation,
-    /// That segment, unless it is complete and its index saved.
-    pub active: Option<Active>,
-    /// Index of the active segment.
-    pub tail: Tail,
-    /// Keys of the active segment.
-    pub tail_keys: SegmentKeys,
-    /// Heads of all streams in `tail`.
-    pub heads: Heads,
-    /// The idempotency window.
-    pub keys: KeyWindow,
-    /// Complete segments whose index could not be saved, in order.
-    pub unsaved: Vec<Sealed>,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -120,13 +69,25 @@ enum State {
 pub struct Shard {
     config: ShardConfig,
     state: State,
+    role: Role,
+    /// The highest reign that was followed, led or written.
+    reign: LeaseEpoch,
+    grant: Option<Grant>,
+    coverage: Coverage,
+    /// Everything up to here is committed as the leader says; counts unless this node leads.
+    mark: Lsn,
+    epochs: EpochMarks,
     /// End of the newest closed block.
     end: LogEnd,
     /// See [`ShardStart`].
     stamp_floor: Hlc,
     /// LSN of the newest admitted event.
     ordered: Lsn,
+    /// Everything up to here is on this disk.
+    durable: LogEnd,
     committed: LogEnd,
+    /// Blocks behind it that an earlier life has left, as far as they are not in `closed`.
+    uncommitted: VecDeque<Boundary>,
     /// Everything before this place is committed.
     committed_place: Place,
     marked: Lsn,
@@ -134,9 +95,15 @@ pub struct Shard {
     segments: Segments,
     open: Assembly,
     open_started: bool,
-    /// Closed blocks in order; the first `writing` of them have been handed to the driver.
+    /// Closed blocks in order, until they commit. The first `durable_count` of them are durable with
+    /// everything before, the first `issued` have been handed to the driver.
     closed: VecDeque<Assembly>,
-    writing: usize,
+    durable_count: usize,
+    issued: usize,
+    /// Bytes of the others.
+    waiting_bytes: usize,
+    /// Writes under way.
+    writes: usize,
     /// Buffers for the next blocks.
     spare_blocks: Vec<Assembly>,
     recent: Recent,
@@ -150,6 +117,7 @@ pub struct Shard {
     spare_indexes: Vec<Arc<Sealed>>,
     runs: Vec<Arc<Run>>,
     parked: Parked,
+    unsettled: Unsettled,
     in_flight: usize,
     in_flight_bytes: usize,
     replays: HashMap<RequestId, Replay>,
@@ -170,25 +138,36 @@ impl Shard {
     pub fn new(config: ShardConfig, start: ShardStart) -> Self {
         assert!(config.blocks_in_flight_max > 0, "at least one block can be written");
         let segments = Segments::new(&config, start.newest, start.active);
-        let committed_place = match start.active {
-            Some(Active { generation, offset, .. }) => Place { generation, offset },
-            None => Place { generation: start.newest.next(), offset: 0 },
+        let role = match config.pair {
+            None => Role::Standalone,
+            Some(_) => Role::Follower { epoch: None },
         };
         Self {
             config,
             state: State::Serving,
+            role,
+            reign: start.end.epoch,
+            grant: None,
+            coverage: Coverage::new(config.pair),
+            mark: start.committed.end.lsn,
+            epochs: start.epochs,
             end: start.end,
             stamp_floor: start.newest_stamp,
             ordered: start.end.lsn,
-            committed: start.end,
-            committed_place,
+            durable: start.end,
+            committed: start.committed.end,
+            uncommitted: start.uncommitted,
+            committed_place: start.committed.behind,
             marked: Lsn(0),
             marked_candidate: Lsn(0),
             segments,
             open: Assembly::new(),
             open_started: false,
             closed: VecDeque::with_capacity(64),
-            writing: 0,
+            durable_count: 0,
+            issued: 0,
+            waiting_bytes: 0,
+            writes: 0,
             spare_blocks: Vec::with_capacity(16),
             recent: Recent::new(config.recent_max_bytes),
             heads: start.heads,
@@ -200,6 +179,7 @@ impl Shard {
             spare_indexes: Vec::new(),
             runs: Vec::new(),
             parked: Parked::default(),
+            unsettled: Unsettled::default(),
             in_flight: 0,
             in_flight_bytes: 0,
             replays: HashMap::new(),
@@ -212,15 +192,37 @@ impl Shard {
         match event {
             Event::Append { to, view } => self.append(now, to, view, out),
             Event::Flush => self.flush(out),
-            Event::BlockWritten { first_lsn } => self.block_written(first_lsn, out),
+            Event::BlockWritten { first_lsn } => self.block_written(now, first_lsn, out),
             Event::WriteFailed => self.poison(out),
             Event::SegmentReady { generation } => self.segment_ready(now, generation, out),
             Event::SegmentRefused => self.segment_refused(now, out),
             Event::HeadLoaded { stream, head } => self.head_loaded(now, stream, head, out),
             Event::ReplayLoaded { to, record } => self.replay_loaded(to, record, out),
-            Event::IndexSaved { generation } => self.index_saved(generation),
-            Event::Tick => self.tick(out),
+            Event::IndexSaved { generation } => self.index_saved(generation, out),
+            Event::Tick => self.tick(now, out),
             Event::Drain => self.drain(out),
+            Event::Resume => self.resume(),
+            Event::Grant(grant) => self.set_grant(now, grant, out),
+            Event::Members { in_sync, proposal } => {
+                self.coverage.set_members(in_sync, proposal);
+                self.commit(now, out);
+            }
+            Event::Follow { epoch } => self.follow(epoch, out),
+            Event::StopFollowing => self.stop_following(),
+            Event::Received { epoch, block } => self.received(now, epoch, block, out),
+            Event::CommitMark { epoch, lsn } => self.commit_mark(now, epoch, lsn, out),
+            Event::Promote { epoch } => self.promote(epoch, out),
+            Event::Opened { epoch } => self.opened(epoch, out),
+            Event::PeerAcked { node, epoch, lsn } => {
+                // An ack beyond the log's end is about nothing that is here.
+                self.coverage.peer_acked(node, epoch, lsn.min(self.end.lsn));
+                self.commit(now, out);
+            }
+            Event::ChainStored { epoch, lsn } => {
+                self.coverage.chain_stored(epoch, lsn.min(self.end.lsn));
+                self.commit(now, out);
+            }
+            Event::Demote => self.demote(out),
         }
         self.finish_draining(out);
         self.want_segment(out);
@@ -245,23 +247,46 @@ impl Shard {
     /// than their wait costs latency (measured, docs/adr/0003), large ones keep the disk busy.
     #[must_use]
     pub fn wants_flush(&self) -> bool {
+        if self.state == State::Poisoned {
+            return false;
+        }
+        // What a leader has closed goes to the disk by itself.
+        self.wants_to_close() || (!self.role.makes_blocks() && self.may_write())
+    }
+
+    fn wants_to_close(&self) -> bool {
         let large = self.open.bytes.len() >= BLOCK_OVERLAP_BYTES;
-        let free = self.writing == 0 || (large && self.writing < self.config.blocks_in_flight_max);
-        let waits = self.open_started && !self.open.is_empty();
-        waits && free && self.state != State::Poisoned
+        let free = self.writes == 0 || (large && self.writes < self.config.blocks_in_flight_max);
+        self.open_started && !self.open.is_empty() && free
     }
 
     /// Whether a block is being written.
     #[must_use]
     pub const fn is_writing(&self) -> bool {
-        self.writing > 0
+        self.writes > 0
     }
 
-    /// The bytes of a block named by [`Action::Write`], header included.
+    /// The bytes of the blocks named by [`Action::Write`], headers included, padding not.
+    pub fn write_parts(
+        &self,
+        first_lsn: Lsn,
+        blocks: u32,
+    ) -> impl Iterator<Item = &[u8]> + Clone + use<'_> {
+        let at = self.closed.partition_point(|block| block.first_lsn < first_lsn);
+        let found = self.closed.get(at).is_some_and(|block| block.first_lsn == first_lsn);
+        assert!(found, "the driver asks for a block that is being written");
+        self.closed.range(at..at + blocks as usize).map(|block| &block.bytes[..])
+    }
+
+    /// The bytes of the block that begins with this LSN, header included, while they are in memory:
+    /// from its closing or arrival to some time after its commit.
     #[must_use]
-    pub fn block_bytes(&self, first_lsn: Lsn) -> &[u8] {
-        let block = self.closed.iter().find(|block| block.first_lsn == first_lsn);
-        &block.expect("the driver asks for a block that is being written").bytes
+    pub fn in_memory_block(&self, first_lsn: Lsn) -> Option<&[u8]> {
+        let at = self.closed.partition_point(|block| block.first_lsn < first_lsn);
+        match self.closed.get(at) {
+            Some(block) if block.first_lsn == first_lsn => Some(&block.bytes),
+            _ => self.recent.block(first_lsn),
+        }
     }
 
     /// The segment that is being written, if there is one.
@@ -270,10 +295,34 @@ impl Shard {
         self.segments.has_active().then(|| self.segments.generation())
     }
 
+    /// The end of the newest closed or received block.
+    #[must_use]
+    pub const fn end(&self) -> LogEnd {
+        self.end
+    }
+
+    /// The end of what is on this disk.
+    #[must_use]
+    pub const fn durable(&self) -> LogEnd {
+        self.durable
+    }
+
     /// The end of what is committed.
     #[must_use]
     pub const fn committed(&self) -> LogEnd {
         self.committed
+    }
+
+    /// Leader: the last LSN that has its second copy under every set in force.
+    #[must_use]
+    pub fn covered(&self) -> Lsn {
+        self.coverage.covered()
+    }
+
+    /// Where the reigns before the log's newest end, the newest [`EPOCH_MARKS_MAX`], oldest first.
+    #[must_use]
+    pub fn epoch_marks(&self) -> &[EpochEnd] {
+        self.epochs.as_slice()
     }
 
     fn want_segment(&mut self, out: &mut Actions) {
@@ -288,6 +337,7 @@ impl Shard {
     fn segment_ready(&mut self, now: Now, generation: Generation, out: &mut Actions) {
         self.segments.ready(generation);
         self.run_stalled(now, out);
+        self.start_writes(out);
     }
 
     fn segment_refused(&mut self, now: Now, out: &mut Actions) {
@@ -295,7 +345,7 @@ impl Shard {
         self.run_stalled(now, out);
     }
 
-    fn index_saved(&mut self, generation: Generation) {
+    fn index_saved(&mut self, generation: Generation, out: &mut Actions) {
         let sealed = self.sealed.pop_front().expect("a saved index was being saved");
         assert_eq!(sealed.generation, generation, "indexes are saved in order");
         self.saving -= 1;
@@ -303,6 +353,9 @@ impl Shard {
         // The thread that saved it may still hold its reference; then the memory goes with it.
         if Arc::strong_count(&sealed) == 1 {
             self.spare_indexes.push(sealed);
+        }
+        if self.state != State::Poisoned {
+            self.start_writes(out);
         }
     }
 
@@ -317,7 +370,11 @@ impl Shard {
         self.sealed.iter().find(|sealed| sealed.generation == generation).cloned()
     }
 
-    fn tick(&mut self, out: &mut Actions) {
+    fn tick(&mut self, now: Now, out: &mut Actions) {
+        if self.role != Role::Standalone && self.state != State::Poisoned {
+            self.commit(now, out);
+            self.retry_unsettled(out);
+        }
         // Those that recovery could not save.
         self.save_indexes(out);
         // A mark per tick at most, and only when the log has stood still since the last tick:
@@ -337,8 +394,20 @@ impl Shard {
         self.flush(out);
     }
 
+    fn resume(&mut self) {
+        if matches!(self.state, State::Draining | State::Drained) {
+            self.state = State::Serving;
+        }
+    }
+
     fn finish_draining(&mut self, out: &mut Actions) {
-        if self.state == State::Draining && self.in_flight == 0 && self.closed.is_empty() {
+        // A follower's blocks may be committed later, by whom it follows then.
+        let rests = if self.role.makes_blocks() {
+            self.closed.is_empty()
+        } else {
+            self.durable_count == self.closed.len()
+        };
+        if self.state == State::Draining && self.in_flight == 0 && rests {
             self.state = State::Drained;
             if self.committed.lsn > self.marked {
                 self.marked = self.committed.lsn;
@@ -350,10 +419,14 @@ impl Shard {
 
     /// The ordering chain that must hold after every step (invariant A1).
     pub fn check(&self) {
-        assert!(self.committed.lsn <= self.end.lsn, "committed blocks are closed blocks");
+        assert!(self.committed.lsn <= self.durable.lsn, "D3: committed blocks are durable");
+        assert!(self.durable.lsn <= self.end.lsn, "durable blocks are closed blocks");
         assert!(self.end.lsn <= self.ordered, "closed events are ordered events");
-        assert!(self.writing <= self.closed.len(), "blocks being written are closed");
-        assert!(self.writing <= self.config.blocks_in_flight_max, "the window is kept");
+        assert!(self.durable_count <= self.issued, "durable blocks were written");
+        assert!(self.issued <= self.closed.len(), "blocks being written are closed");
+        assert!(self.writes <= self.config.blocks_in_flight_max, "the window is kept");
+        let open = self.open_started && !self.open.is_empty();
+        assert!(!open || self.role.makes_blocks(), "R1: a follower makes no blocks");
         assert!(self.saving <= self.sealed.len(), "indexes being saved are sealed");
         assert!(self.marked <= self.committed.lsn, "a mark never runs ahead of the commit");
     }

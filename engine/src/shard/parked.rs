@@ -80,10 +80,14 @@ impl Parked {
         self.loading.insert(stream)
     }
 
-    /// The head of `stream` has come.
-    pub(super) fn loaded(&mut self, stream: StreamId, head: Option<StoredHead>) {
-        self.loading.remove(&stream);
-        if let Some(head) = head.filter(|_| self.holds(stream)) {
+    /// The head of `stream` has come; whether it was asked for.
+    pub(super) fn finish_loading(&mut self, stream: StreamId) -> bool {
+        self.loading.remove(&stream)
+    }
+
+    /// Keeps the loaded head of `stream` for the appends that wait for it.
+    pub(super) fn keep(&mut self, stream: StreamId, head: StoredHead) {
+        if self.holds(stream) {
             self.heads.insert(stream, head);
         }
     }
@@ -135,9 +139,11 @@ impl Parked {
         }
     }
 
-    /// Takes out everything, in the order in which it came.
+    /// Takes out everything, in the order in which it came. What is being loaded stays known: an
+    /// answer is taken only once, as there may be newer events when a second one comes.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = ParkedAppend> {
-        let Self { appends, .. } = std::mem::take(self);
+        let loading = std::mem::take(&mut self.loading);
+        let Self { appends, .. } = std::mem::replace(self, Self { loading, ..Self::default() });
         appends.into_values()
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::Place;
+use crate::ids::{Lsn, Place};
 
 /// One block is assumed for so many bytes when room for their list is reserved. Smaller blocks
 /// leave a part of the ring unused.
@@ -12,6 +12,7 @@ const BLOCK_BYTES: usize = 512;
 #[derive(Clone, Copy, Debug)]
 struct Kept {
     place: Place,
+    first_lsn: Lsn,
     start: usize,
     length: usize,
 }
@@ -37,7 +38,7 @@ impl Recent {
     /// Keeps a copy of a committed block in the place of the oldest ones. A block larger than the
     /// whole ring is not kept.
     // A9: copied into memory reserved at the start.
-    pub(super) fn keep(&mut self, place: Place, bytes: &[u8]) {
+    pub(super) fn keep(&mut self, place: Place, first_lsn: Lsn, bytes: &[u8]) {
         debug_assert!(self.blocks.back().is_none_or(|last| last.place < place));
         let length = bytes.len();
         if length > self.max_bytes {
@@ -59,19 +60,26 @@ impl Recent {
             self.ring.resize(end, 0);
         }
         self.ring[start..end].copy_from_slice(bytes);
-        self.blocks.push_back(Kept { place, start, length });
+        self.blocks.push_back(Kept { place, first_lsn, start, length });
         self.next = end;
     }
 
     /// The bytes from `place` to the end of its block, when the block is here.
     pub(super) fn bytes_at(&self, place: Place) -> Option<&[u8]> {
         let behind = self.blocks.partition_point(|block| block.place <= place);
-        let Kept { place: first, start, length } = *self.blocks.get(behind.checked_sub(1)?)?;
+        let Kept { place: first, start, length, .. } = *self.blocks.get(behind.checked_sub(1)?)?;
         if first.generation != place.generation {
             return None;
         }
         let block = &self.ring[start..start + length];
         block.get((place.offset - first.offset) as usize..).filter(|bytes| !bytes.is_empty())
+    }
+
+    /// The block that begins with this LSN, when it is here.
+    pub(super) fn block(&self, first_lsn: Lsn) -> Option<&[u8]> {
+        let at = self.blocks.partition_point(|block| block.first_lsn < first_lsn);
+        let found = self.blocks.get(at).filter(|block| block.first_lsn == first_lsn);
+        found.map(|Kept { start, length, .. }| &self.ring[*start..*start + *length])
     }
 }
 
@@ -99,7 +107,7 @@ mod tests {
             let mut offset = 4096;
             for (number, length) in lengths.into_iter().enumerate() {
                 let bytes = vec![number as u8; length];
-                recent.keep(place(offset), &bytes);
+                recent.keep(place(offset), Lsn(number as u64 + 1), &bytes);
                 kept.push((offset, bytes));
                 offset += (length as u32).next_multiple_of(4096);
                 prop_assert_eq!(recent.ring.capacity(), reserved);
@@ -108,6 +116,8 @@ mod tests {
                     newer += bytes.len();
                     let found = recent.bytes_at(place(*offset));
                     prop_assert!(found.is_none_or(|found| found == &bytes[..]));
+                    let lsn = Lsn((kept.len() - age) as u64);
+                    prop_assert_eq!(recent.block(lsn), found);
                     // The ring's end and the block hit last may waste a block's length each.
                     let fits = newer + 2 * 1_500 <= max_bytes && age < recent.blocks_max;
                     prop_assert!(found.is_some() || !fits, "block {age} of {max_bytes} is gone");
@@ -123,7 +133,7 @@ mod tests {
     #[test]
     fn another_segments_place_is_not_found() {
         let mut recent = Recent::new(1_000);
-        recent.keep(place(4096), &[1; 100]);
+        recent.keep(place(4096), Lsn(1), &[1; 100]);
         let other = Place { generation: Generation(2), offset: 4096 };
         assert_eq!(recent.bytes_at(other), None);
         assert_eq!(recent.bytes_at(place(0)), None);
@@ -134,7 +144,7 @@ mod tests {
         let mut recent = Recent::new(10_000);
         let reserved = recent.blocks.capacity();
         for number in 0..1_000 {
-            recent.keep(place(number * 4096), &[1; 8]);
+            recent.keep(place(number * 4096), Lsn(u64::from(number)), &[1; 8]);
         }
         assert_eq!(recent.blocks.capacity(), reserved);
         assert!(recent.bytes_at(place(999 * 4096)).is_some());

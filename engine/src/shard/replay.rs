@@ -2,7 +2,9 @@
 //! first try left in the log, in memory or on disk (invariant A6).
 
 use super::assembly::{Answer, Pending};
-use super::{Action, Actions, LoadFailed, Outcome, Receipt, Refusal, Replay, RequestId, Shard};
+use super::{
+    Action, Actions, Copies, LoadFailed, Outcome, Receipt, Refusal, Replay, RequestId, Shard,
+};
 use crate::append::AppendView;
 use crate::ids::{IdempotencyKey, Lsn, Place};
 use crate::record::{AppendRecord, Record, StreamRange};
@@ -31,7 +33,7 @@ impl Shard {
         };
         if committed {
             self.release(size);
-            push_answer(to, answer, &ranges, out);
+            push_answer(to, self.placed(answer), &ranges, out);
         } else {
             self.defer_replay(Pending { to, request_bytes: size as u32, answer }, &ranges);
         }
@@ -49,7 +51,9 @@ impl Shard {
 
     fn record_in_memory(&self, place: Place) -> Option<&[u8]> {
         let open = self.open_started.then_some(&self.open);
-        for block in self.closed.iter().chain(open) {
+        let behind = self.closed.partition_point(|block| block.place <= place);
+        let closed = behind.checked_sub(1).and_then(|index| self.closed.get(index));
+        for block in closed.into_iter().chain(open) {
             let same = block.place.generation == place.generation && block.place <= place;
             let at = place.offset.wrapping_sub(block.place.offset) as usize;
             if let Some(bytes) = block.bytes.get(at..).filter(|bytes| same && !bytes.is_empty()) {
@@ -75,8 +79,16 @@ impl Shard {
             Ok(bytes) => replay_answer(bytes, fingerprint, key, &mut ranges),
             Err(LoadFailed) => Answer::Refuse(Refusal::Damaged),
         };
-        push_answer(to, answer, &ranges, out);
+        push_answer(to, self.placed(answer), &ranges, out);
         self.scratch.ranges = ranges;
+    }
+
+    /// The answer of a committed append with the places of its copies.
+    fn placed(&self, mut answer: Answer) -> Answer {
+        if let Answer::Appended { receipt } = &mut answer {
+            receipt.copies = self.coverage.copies(receipt.last_lsn);
+        }
+        answer
     }
 }
 
@@ -120,6 +132,7 @@ fn replay_receipt(record: &AppendRecord<'_>, ranges_count: usize) -> Receipt {
         last_lsn: Lsn(record.first_lsn.0 + u64::from(record.event_count) - 1),
         hlc: record.hlc,
         epoch: record.epoch,
+        copies: Copies::Disk,
         replayed: true,
         ranges_at: 0,
         ranges_count: ranges_count as u32,

@@ -2,6 +2,7 @@
 //! ahead. Knows nothing of files.
 
 use super::ShardConfig;
+use super::follow::Fit;
 use crate::block::BLOCK_HEADER_BYTES;
 use crate::bytes::align_up;
 use crate::ids::{ClusterId, Generation, Place, ShardId};
@@ -50,7 +51,9 @@ pub struct Segments {
     layout: Layout,
     active: Option<Active>,
     newest: Generation,
-    prepared: u32,
+    /// The files of all segments up to here are ready. A follower may be ahead of it: its leader
+    /// says where blocks go, and their writes wait.
+    ready: Generation,
     preparing: bool,
     refused: bool,
 }
@@ -65,8 +68,8 @@ impl Segments {
             "the active is the newest"
         );
         let (cluster, shard, layout) = (config.cluster, config.shard, config.layout);
-        let (prepared, preparing, refused) = (0, false, false);
-        Self { cluster, shard, layout, active, newest, prepared, preparing, refused }
+        let (ready, preparing, refused) = (newest, false, false);
+        Self { cluster, shard, layout, active, newest, ready, preparing, refused }
     }
 
     /// Whether a segment is being written (it has an index to be sealed).
@@ -98,8 +101,24 @@ impl Segments {
 
     /// Whether a prepared segment waits.
     #[must_use]
-    pub const fn can_rotate(&self) -> bool {
-        self.prepared > 0
+    pub fn can_rotate(&self) -> bool {
+        self.ready > self.newest
+    }
+
+    /// Whether the file of this segment can be written into.
+    #[must_use]
+    pub fn is_ready(&self, generation: Generation) -> bool {
+        generation <= self.ready
+    }
+
+    /// Where a block of `generation` goes that was made elsewhere; `None` if it does not follow.
+    #[must_use]
+    pub fn fit(&self, generation: Generation, length: usize) -> Option<Fit> {
+        if generation == self.newest {
+            return (length <= self.room()).then_some(Fit::Here);
+        }
+        let next = self.newest.0.checked_add(1) == Some(generation.0);
+        (next && length <= self.layout.block_max_bytes()).then_some(Fit::Next)
     }
 
     /// Whether the last attempt to prepare a segment found no space.
@@ -108,10 +127,8 @@ impl Segments {
         self.refused
     }
 
-    /// Moves to the next prepared segment. `base` is the end of the log so far.
+    /// Moves to the next segment. `base` is the end of the log so far.
     pub fn rotate(&mut self, base: LogEnd) {
-        assert!(self.prepared > 0, "rotation needs a prepared segment");
-        self.prepared -= 1;
         self.newest = self.newest.next();
         self.active = Some(Active {
             generation: self.newest,
@@ -127,11 +144,9 @@ impl Segments {
             "D6: block fits its segment"
         );
         let place = self.next_place();
+        let behind = self.behind(place, length);
         let active = self.active.as_mut().expect("next_place() found it");
-        let end = u64::from(active.offset) + length as u64;
-        let end = align_up(end, u64::from(self.layout.align_bytes));
-        // The room is at most 2 GiB and a multiple of the alignment, so the rounded end fits.
-        active.offset = end.and_then(|end| u32::try_from(end).ok()).expect("end lies in the file");
+        active.offset = behind.offset;
         let header = active.header_pending.take().map(|base| SegmentHeader {
             cluster: self.cluster,
             shard: self.shard,
@@ -143,19 +158,29 @@ impl Segments {
         (place, header)
     }
 
+    /// Where the block behind one of `length` bytes at `place` begins.
+    #[must_use]
+    pub fn behind(&self, place: Place, length: usize) -> Place {
+        let end = u64::from(place.offset) + length as u64;
+        let end = align_up(end, u64::from(self.layout.align_bytes));
+        // A segment is at most 2 GiB and a multiple of the alignment, so the rounded end fits.
+        let offset = end.and_then(|end| u32::try_from(end).ok()).expect("end lies in the file");
+        Place { generation: place.generation, offset }
+    }
+
     /// The generation to prepare now, if more are wanted and none is being prepared.
     pub fn want(&mut self) -> Option<Generation> {
-        if self.preparing || self.prepared >= SEGMENTS_AHEAD {
+        if self.preparing || self.ready >= self.newest.plus(SEGMENTS_AHEAD) {
             return None;
         }
         self.preparing = true;
-        Some(self.newest.plus(self.prepared + 1))
+        Some(self.ready.next())
     }
 
     /// A segment has been prepared.
     pub fn ready(&mut self, generation: Generation) {
-        assert_eq!(generation, self.newest.plus(self.prepared + 1), "segments come in order");
-        self.prepared += 1;
+        assert_eq!(generation, self.ready.next(), "segments come in order");
+        self.ready = generation;
         self.preparing = false;
         self.refused = false;
     }

@@ -44,6 +44,13 @@ impl Shard {
     /// Lets a waiting append run; whether it did. If not it keeps its place.
     fn run(&mut self, now: Now, id: u64, out: &mut Actions) -> Option<Vec<StreamId>> {
         let append = self.parked.lend(id);
+        // L8: leave to append may have run out while it waited.
+        if matches!(self.closed_to_appends(now), Some(Refusal::NotLeader)) {
+            self.release(append.bytes.len());
+            out.refuse(append.to, Refusal::NotLeader);
+            self.parked.leave(id, &append.streams);
+            return Some(append.streams);
+        }
         let view = AppendView::parse(&append.bytes, usize::MAX / 2);
         let view = view.expect("it was parsed when it came");
         self.identify(&view);
@@ -101,8 +108,13 @@ impl Shard {
         if self.state == State::Poisoned {
             return;
         }
+        if !self.parked.finish_loading(stream) {
+            return;
+        }
+        if self.settle(stream, head, out) && head.is_ok() {
+            return self.run_first(now, vec![stream], out);
+        }
         let Ok(head) = head else {
-            self.parked.loaded(stream, None);
             let mut behind = Vec::new();
             for append in self.parked.drain_stream(stream) {
                 self.release(append.bytes.len());
@@ -114,16 +126,17 @@ impl Shard {
         // Not in any sealed segment: the filter erred. A head at 0 says so.
         let head = head.unwrap_or(StoredHead { next: Revision(0), fencing_token: 0 });
         if self.heads.get(stream).is_none() {
-            self.parked.loaded(stream, Some(head));
+            self.parked.keep(stream, head);
             self.heads.put(stream, Head::from(head));
-        } else {
-            self.parked.loaded(stream, None);
         }
         self.run_first(now, vec![stream], out);
     }
 
     /// The end of `stream` as ordered; `None` if the sealed segments have to be asked.
     pub(super) fn head(&mut self, stream: StreamId) -> Option<Head> {
+        if self.unsettled.holds(stream) {
+            return None;
+        }
         if let Some(head) = self.heads.get(stream) {
             return Some(head);
         }

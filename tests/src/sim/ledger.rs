@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use duolog_engine::block::{Block, BlockHash};
-use duolog_engine::ids::{Hlc, IdempotencyKey, Lsn, Place, Revision};
+use duolog_engine::ids::{Hlc, IdempotencyKey, LeaseEpoch, Lsn, Place, Revision};
 use duolog_engine::record::{AppendRecord, EventRecord, Record, StreamRange};
 use duolog_engine::recovery::{LogIdentity, empty_log};
 use duolog_engine::segment::{LogEnd, SegmentHeader};
@@ -94,7 +94,6 @@ pub struct StreamState {
 #[derive(Debug)]
 pub struct Ledger {
     genesis: LogEnd,
-    epoch: duolog_engine::ids::LeaseEpoch,
     window_max: usize,
     /// Blocks in order; the first `committed` of them are committed.
     pub blocks: Vec<Written>,
@@ -117,7 +116,6 @@ impl Ledger {
         let identity = LogIdentity { cluster: plan.config.cluster, shard: plan.config.shard };
         Self {
             genesis: empty_log(identity),
-            epoch: plan.config.epoch,
             window_max: plan.config.idempotency_window,
             blocks: Vec::new(),
             committed: 0,
@@ -321,7 +319,7 @@ impl Taken<'_> {
     /// An append with a record of its own.
     fn append(&self, record: &AppendRecord<'_>, place: Place) -> Appended {
         assert_eq!(record.first_lsn, self.lsn, "A6: the append record names its first event");
-        assert_eq!((record.hlc, record.epoch), (self.hlc, self.ledger.epoch), "A6: and its block");
+        assert_eq!((record.hlc, record.epoch), (self.hlc, LeaseEpoch(0)), "A6: and its block");
         Appended {
             operation: usize::MAX,
             first_lsn: self.lsn,

@@ -30,8 +30,9 @@ impl World {
         for action in &actions.list {
             self.digest.add(action);
             match action {
-                Action::Write { first_lsn, place, header } => {
+                Action::Write { first_lsn, blocks, place, header } => {
                     assert!(!self.poisoned, "D3: nothing is written after a failed write");
+                    assert_eq!(*blocks, 1, "a standalone node's blocks are written one by one");
                     self.write(*first_lsn, *place, *header);
                 }
                 Action::Reply { to, outcome } => {
@@ -62,13 +63,16 @@ impl World {
                 }
                 Action::Poisoned => self.poisoned = true,
                 Action::Drained => self.drained = true,
+                Action::Durable { .. } | Action::BlockRefused { .. } => {
+                    panic!("R1: a standalone node follows nobody: {action:?}");
+                }
             }
         }
         assert!(fresh.is_empty(), "A5: appends at {fresh:?} are committed and not answered");
     }
 
     fn write(&mut self, first_lsn: Lsn, place: Place, header: Option<SegmentHeader>) {
-        let bytes = self.shard.block_bytes(first_lsn).to_vec();
+        let bytes = self.shard.in_memory_block(first_lsn).expect("it is being written").to_vec();
         self.ledger.write(&bytes, place, header, &self.streams, &self.work);
         let align = self.plan.config.layout.align_bytes as usize;
         if header.is_none() && place.offset as usize == align {

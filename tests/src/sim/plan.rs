@@ -1,6 +1,6 @@
 //! What one seed decides beforehand: limits, sizes, delays and how often things go wrong.
 
-use duolog_engine::ids::{ClusterId, LeaseEpoch, ShardId};
+use duolog_engine::ids::{ClusterId, ShardId};
 use duolog_engine::shard::{Layout, ShardConfig};
 
 use super::chance::Chance;
@@ -149,7 +149,7 @@ fn config(chance: &mut Chance) -> ShardConfig {
         cluster: ClusterId(0x00c0_ffee),
         shard: ShardId(chance.below(u64::from(shard_count)) as u32),
         shard_count,
-        epoch: LeaseEpoch(chance.pick(&[0, 0, 7])),
+        pair: None,
         layout: Layout {
             segment_size_bytes: chance.pick(&[64 << 10, 64 << 10, 96 << 10, 160 << 10]),
             align_bytes: chance.pick(&[4096, 4096, 4096, 8192]),

@@ -161,7 +161,7 @@ impl World {
         let mut count = 0;
         let blocks = &self.ledger.blocks;
         let walked = Scan::new(&mut self.disk, identity).run(start, None, &mut |found| {
-            if let Found::Block(place, block) = found {
+            if let Found::Block(place, block, _) = found {
                 let Block { header, .. } = block;
                 let expected = &blocks[count];
                 assert_eq!(place, expected.place, "D1: a block lies where it was written");

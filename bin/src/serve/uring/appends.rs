@@ -5,7 +5,7 @@ use std::rc::Rc;
 use duolog_engine::append::AppendView;
 use duolog_engine::ids::ShardId;
 use duolog_engine::route::shard_of;
-use duolog_engine::shard::{Actions, Event, Outcome, RequestId};
+use duolog_engine::shard::{self, Actions, Event, Outcome, RequestId};
 use duolog_net::session::{Answers, Request, Ticket};
 use duolog_net::wire::{Appended, Copies, ErrorCode, ErrorFrame, ReadStream, StreamSpan};
 
@@ -149,7 +149,11 @@ impl ShardLoop {
                     hlc: receipt.hlc,
                     epoch: receipt.epoch,
                     shard: self.id(),
-                    copies: Copies::ThisDisk,
+                    copies: match receipt.copies {
+                        shard::Copies::Disk => Copies::ThisDisk,
+                        shard::Copies::Peer => Copies::ThisDiskAndPeer,
+                        shard::Copies::Chain => Copies::ThisDiskAndS3,
+                    },
                     replayed: receipt.replayed,
                 };
                 let spans = actions

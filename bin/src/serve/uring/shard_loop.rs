@@ -166,8 +166,8 @@ impl ShardLoop {
         let mut list = std::mem::take(&mut actions.list);
         for action in list.drain(..) {
             match action {
-                Action::Write { first_lsn, place, header } => {
-                    self.write(first_lsn, place, header);
+                Action::Write { first_lsn, blocks, place, header } => {
+                    self.write(first_lsn, blocks, place, header);
                 }
                 Action::Reply { to, outcome } => self.reply(to, &outcome, &actions),
                 Action::PrepareSegment { generation } => {
@@ -184,6 +184,8 @@ impl ShardLoop {
                 Action::SaveIndex { generation } => self.save_index(generation),
                 Action::WriteMark { end } => self.send_file_job(FileJob::Mark(self.id(), end)),
                 Action::Committed { .. } => {}
+                // A standalone node follows nobody.
+                Action::Durable { .. } | Action::BlockRefused { .. } => {}
                 Action::Poisoned => self.die(),
                 Action::Drained => {
                     self.drained.set(true);
@@ -210,6 +212,7 @@ impl ShardLoop {
     fn write(
         self: &Rc<Self>,
         first_lsn: duolog_engine::ids::Lsn,
+        blocks: u32,
         place: duolog_engine::ids::Place,
         header: Option<duolog_engine::segment::SegmentHeader>,
     ) {
@@ -217,7 +220,9 @@ impl ShardLoop {
             self.log_map.borrow_mut().segment(header.generation, header.base.lsn);
         }
         let file = self.writer(place.generation);
-        let buffer = file.buffer(header.as_ref(), self.shard.borrow().block_bytes(first_lsn));
+        let shard = self.shard.borrow();
+        let buffer = file.buffer(header.as_ref(), shard.write_parts(first_lsn, blocks));
+        drop(shard);
         let shard = Rc::clone(self);
         glommio::spawn_local(async move {
             match file.write_block(place, header, buffer).await {

@@ -40,7 +40,7 @@ impl LogFile {
         Ok(Self { file, align_bytes: align_bytes as usize })
     }
 
-    /// Writes a block, behind its segment's header when that is given. Durable when it returns
+    /// Writes blocks, behind their segment's header when that is given. Durable when it returns
     /// without error; nothing is known after one.
     pub async fn write_block(
         &self,
@@ -57,20 +57,30 @@ impl LogFile {
         Err(io::Error::other(format!("{written} of {length} bytes were written")))
     }
 
-    /// Copies a block into memory that the kernel can write from; padded with zeros, and preceded
-    /// by its segment's header page when that is given.
+    /// Copies blocks into memory that the kernel can write from; each padded with zeros, and the
+    /// first preceded by its segment's header page when that is given.
     #[must_use]
-    pub fn buffer(&self, header: Option<&SegmentHeader>, block: &[u8]) -> BlockBuffer {
-        let head = if header.is_some() { self.align_bytes } else { 0 };
-        let length = (head + block.len()).next_multiple_of(self.align_bytes);
-        let mut buffer = self.file.alloc_dma_buffer(length);
+    pub fn buffer<'a>(
+        &self,
+        header: Option<&SegmentHeader>,
+        blocks: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> BlockBuffer {
+        let align = self.align_bytes;
+        let head = if header.is_some() { align } else { 0 };
+        let body: usize = blocks.clone().map(|block| block.len().next_multiple_of(align)).sum();
+        let mut buffer = self.file.alloc_dma_buffer(head + body);
         let bytes = buffer.as_bytes_mut();
         if let Some(header) = header {
             bytes[..head].fill(0);
             header.encode(bytes);
         }
-        bytes[head..head + block.len()].copy_from_slice(block);
-        bytes[head + block.len()..].fill(0);
+        let mut at = head;
+        for block in blocks {
+            let end = at + block.len();
+            bytes[at..end].copy_from_slice(block);
+            at = end.next_multiple_of(align);
+            bytes[end..at].fill(0);
+        }
         BlockBuffer(buffer)
     }
 
@@ -90,7 +100,7 @@ impl LogFile {
     }
 }
 
-/// A block in memory that the kernel writes from.
+/// Blocks in memory that the kernel writes from.
 #[derive(Debug)]
 pub struct BlockBuffer(glommio::io::DmaBuffer);
 

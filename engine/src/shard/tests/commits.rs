@@ -4,7 +4,7 @@ use super::*;
 
 fn write(first_lsn: u64, generation: u32, offset: u32) -> Action {
     let place = Place { generation: Generation(generation), offset };
-    Action::Write { first_lsn: Lsn(first_lsn), place, header: None }
+    Action::Write { first_lsn: Lsn(first_lsn), blocks: 1, place, header: None }
 }
 
 /// Promise A1: blocks commit in the order of the log. Provoked by a disk that finishes the second
@@ -121,9 +121,9 @@ fn an_append_after_a_crash_is_never_the_block_that_was_cut_off() {
     let mut bench = Bench::new(config());
     bench.quiet(&any("a"));
     bench.step(Event::Flush);
-    let cut = bench.shard.block_bytes(Lsn(1)).to_vec();
+    let cut = bench.shard.in_memory_block(Lsn(1)).unwrap().to_vec();
     let stamp = crate::block::BlockHeader::decode(&cut).unwrap().hlc;
-    let mut start = empty(&config());
+    let mut start = ShardStart::empty(&config(), 0);
     start.newest_stamp = stamp;
     let now = bench.now;
     let mut bench = Bench { shard: Shard::new(config(), start), now, next: 0 };
@@ -132,7 +132,7 @@ fn an_append_after_a_crash_is_never_the_block_that_was_cut_off() {
     bench.ready(2);
     bench.quiet(&any("a"));
     bench.step(Event::Flush);
-    let again = crate::block::BlockHeader::decode(bench.shard.block_bytes(Lsn(1))).unwrap();
+    let again = crate::block::BlockHeader::decode(bench.shard.in_memory_block(Lsn(1)).unwrap()).unwrap();
     assert_eq!(again.hlc, Hlc(stamp.0 + 1));
 }
 
@@ -176,7 +176,7 @@ fn an_append_fits_exactly_or_is_too_large() {
     bench.quiet(&ask(largest));
     let actions = bench.step(Event::Flush);
     assert_eq!(write_of(&actions[0]), Some(Lsn(1)));
-    assert_eq!(bench.shard.block_bytes(Lsn(1)).len(), (64 << 10) - 4096);
+    assert_eq!(bench.shard.in_memory_block(Lsn(1)).unwrap().len(), (64 << 10) - 4096);
 }
 
 /// Promise A8: no request ends in a block larger than readers take. Provoked by segments that have

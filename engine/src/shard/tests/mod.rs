@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::append::{AppendBuilder, AppendView, Expect};
-use crate::ids::{MonoUs, Revision, StreamId, WallMs};
+use crate::ids::{ClusterId, MonoUs, Revision, ShardId, StreamId, WallMs};
 use crate::index::lookup::Run;
 use crate::index::run::RunScope;
 use crate::index::run_view::RunView;
@@ -22,7 +22,7 @@ pub(crate) fn config() -> ShardConfig {
         cluster: ClusterId(7),
         shard: ShardId(0),
         shard_count: 1,
-        epoch: LeaseEpoch(0),
+        pair: None,
         layout: Layout { segment_size_bytes: 64 << 10, align_bytes: 4096 },
         blocks_in_flight_max: 4,
         block_target_bytes: 128 << 10,
@@ -31,23 +31,6 @@ pub(crate) fn config() -> ShardConfig {
         recent_max_bytes: 1 << 20,
         in_flight_max: 1000,
         in_flight_max_bytes: 1 << 20,
-    }
-}
-
-/// A start without a log.
-pub(crate) fn empty(config: &ShardConfig) -> ShardStart {
-    let size_bytes = config.layout.segment_size_bytes;
-    let identity = LogIdentity { cluster: config.cluster, shard: config.shard };
-    ShardStart {
-        end: empty_log(identity),
-        newest_stamp: Hlc(0),
-        newest: Generation(0),
-        active: None,
-        tail: Tail::with_capacity(Generation(1), TailCapacity::for_segment(size_bytes)),
-        tail_keys: SegmentKeys::for_segment(Generation(1), size_bytes),
-        heads: Heads::with_capacity(config.hot_streams_max),
-        keys: KeyWindow::new(config.idempotency_window, 0),
-        unsaved: Vec::new(),
     }
 }
 
@@ -103,7 +86,8 @@ impl Bench {
     /// A shard without a log, its first segments ready.
     pub(crate) fn new(config: ShardConfig) -> Self {
         let now = Now { mono: MonoUs(0), wall: WallMs(1_000) };
-        let mut bench = Self { shard: Shard::new(config, empty(&config)), now, next: 0 };
+        let mut bench =
+            Self { shard: Shard::new(config, ShardStart::empty(&config, 0)), now, next: 0 };
         bench.step(Event::Tick);
         bench.ready(1);
         bench.ready(2);

@@ -42,7 +42,7 @@ fn an_old_append_is_replayed_from_its_record() {
     let mut bench = Bench::new(config);
     bench.quiet(&any("a").key(5));
     bench.step(Event::Flush);
-    let block = bench.shard.block_bytes(Lsn(1)).to_vec();
+    let block = bench.shard.in_memory_block(Lsn(1)).unwrap().to_vec();
     bench.written(1);
     let place = Place { generation: Generation(1), offset: 4096 + 160 };
     let (to, actions) = bench.ask(&any("a").key(5));
