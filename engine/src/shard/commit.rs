@@ -63,7 +63,7 @@ impl Shard {
 
     /// Puts a block behind those that wait for the disk.
     pub(super) fn queue(&mut self, block: Assembly) {
-        self.waiting_bytes += block.bytes.len();
+        self.waiting_bytes += self.padded(&block);
         self.closed.push_back(block);
     }
 
@@ -95,20 +95,26 @@ impl Shard {
         worth && self.saving <= SAVES_BEHIND_MAX
     }
 
+    /// What a block takes on the disk, bytes.
+    const fn padded(&self, block: &Assembly) -> usize {
+        block.bytes.len().next_multiple_of(self.config.layout.align_bytes as usize)
+    }
+
     /// How many of the waiting blocks go into the next write.
     fn join(&mut self) -> u32 {
         let joins = !self.role.makes_blocks();
+        let padded = |block| self.padded(block);
         let generation = self.closed[self.issued].place.generation;
         let (mut blocks, mut bytes) = (0, 0);
         for block in self.closed.range(self.issued..) {
             let more = joins
                 && block.place.generation == generation
-                && bytes + block.bytes.len() <= WRITE_JOIN_MAX_BYTES;
+                && bytes + padded(block) <= WRITE_JOIN_MAX_BYTES;
             if blocks > 0 && !more {
                 break;
             }
             blocks += 1;
-            bytes += block.bytes.len();
+            bytes += padded(block);
         }
         self.waiting_bytes -= bytes;
         blocks

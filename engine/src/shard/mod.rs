@@ -100,7 +100,7 @@ pub struct Shard {
     closed: VecDeque<Assembly>,
     durable_count: usize,
     issued: usize,
-    /// Bytes of the others.
+    /// What the others take on the disk, bytes.
     waiting_bytes: usize,
     /// Writes under way.
     writes: usize,

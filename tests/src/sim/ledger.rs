@@ -173,7 +173,7 @@ impl Ledger {
         }
         let (hash, hlc, epoch): (BlockHash, _, _) = (head.hash, head.hlc, head.epoch);
         let end = LogEnd { lsn: head.last_lsn(), hash, hlc, epoch };
-        let mut taken = Taken { ledger: self, streams, work, place, hlc, lsn: head.first_lsn };
+        let mut taken = Taken { streams, work, place, hlc, lsn: head.first_lsn };
         let (appends, rows) = taken.apart(&block);
         assert_eq!(rows.len(), head.event_count as usize, "A1: a block has its events");
         self.blocks.push(Written {
@@ -259,7 +259,6 @@ impl Known for Ledger {
 
 /// Takes a block apart.
 struct Taken<'a> {
-    ledger: &'a Ledger,
     streams: &'a Streams,
     work: &'a Work,
     place: Place,

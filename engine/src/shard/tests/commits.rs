@@ -126,13 +126,11 @@ fn an_append_after_a_crash_is_never_the_block_that_was_cut_off() {
     let mut start = ShardStart::empty(&config(), 0);
     start.newest_stamp = stamp;
     let now = bench.now;
-    let mut bench = Bench { shard: Shard::new(config(), start), now, next: 0 };
-    bench.step(Event::Tick);
-    bench.ready(1);
-    bench.ready(2);
+    let mut bench = Bench::start(config(), start, now);
     bench.quiet(&any("a"));
     bench.step(Event::Flush);
-    let again = crate::block::BlockHeader::decode(bench.shard.in_memory_block(Lsn(1)).unwrap()).unwrap();
+    let again = bench.shard.in_memory_block(Lsn(1)).unwrap();
+    let again = crate::block::BlockHeader::decode(again).unwrap();
     assert_eq!(again.hlc, Hlc(stamp.0 + 1));
 }
 

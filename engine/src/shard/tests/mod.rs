@@ -1,6 +1,8 @@
 //! A shard on a bench: requests in, whole lists of actions out.
 
 mod commits;
+mod follower;
+mod leader;
 mod readers;
 mod retries;
 mod waits;
@@ -80,17 +82,24 @@ pub(crate) struct Bench {
     pub(crate) shard: Shard,
     pub(crate) now: Now,
     next: u64,
+    /// The segment that was asked for last.
+    wanted: Option<Generation>,
 }
 
 impl Bench {
     /// A shard without a log, its first segments ready.
     pub(crate) fn new(config: ShardConfig) -> Self {
         let now = Now { mono: MonoUs(0), wall: WallMs(1_000) };
-        let mut bench =
-            Self { shard: Shard::new(config, ShardStart::empty(&config, 0)), now, next: 0 };
+        Self::start(config, ShardStart::empty(&config, 0), now)
+    }
+
+    /// A shard with its next segments ready.
+    pub(crate) fn start(config: ShardConfig, start: ShardStart, now: Now) -> Self {
+        let first = start.newest.0 + 1;
+        let mut bench = Self { shard: Shard::new(config, start), now, next: 0, wanted: None };
         bench.step(Event::Tick);
-        bench.ready(1);
-        bench.ready(2);
+        bench.ready(first);
+        bench.ready(first + 1);
         bench
     }
 
@@ -99,6 +108,11 @@ impl Bench {
         let mut out = Actions::default();
         self.shard.step(self.now, event, &mut out);
         self.shard.check();
+        for action in &out.list {
+            if let Action::PrepareSegment { generation } = action {
+                self.wanted = Some(*generation);
+            }
+        }
         out.list.retain(|action| !matches!(action, Action::PrepareSegment { .. }));
         out.list
     }
@@ -120,7 +134,15 @@ impl Bench {
     }
 
     pub(crate) fn ready(&mut self, generation: u32) -> Vec<Action> {
+        self.wanted = None;
         self.step(Event::SegmentReady { generation: Generation(generation) })
+    }
+
+    /// Makes the segment that was asked for.
+    pub(crate) fn prepare(&mut self) {
+        if let Some(Generation(generation)) = self.wanted.take() {
+            self.ready(generation);
+        }
     }
 
     pub(crate) fn written(&mut self, first_lsn: u64) -> Vec<Action> {
