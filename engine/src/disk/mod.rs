@@ -2,6 +2,7 @@
 //! in offline tools and on the background threads; `uring` is what the shards' own threads use.
 
 pub mod aligned;
+pub mod blank;
 #[cfg(feature = "uring")]
 pub mod index_store;
 pub mod mark;

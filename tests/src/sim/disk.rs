@@ -14,6 +14,7 @@ use std::io;
 
 use duolog_engine::ids::{Generation, Place};
 use duolog_engine::recovery::LogSource;
+use duolog_engine::shard::Layout;
 
 use super::chance::Chance;
 
@@ -97,11 +98,15 @@ impl SimDisk {
 
     /// Makes a segment file, durably: from a spare file if one has the right size, else from zeros
     /// or, when `recycle` says so, with the content of some older segment.
-    pub fn prepare(&mut self, generation: Generation, size_bytes: u32, recycle: bool) {
+    pub fn prepare(&mut self, generation: Generation, layout: Layout, recycle: bool) {
         assert!(!self.files.contains_key(&generation), "a segment is prepared once");
-        let size = size_bytes as usize;
-        while let Some((_, spare)) = self.spares.pop_first() {
+        let size = layout.segment_size_bytes as usize;
+        while let Some((_, mut spare)) = self.spares.pop_first() {
             if spare.visible.len() == size {
+                // As the real preparation does: a new header must not meet an old first block.
+                let blank = 2 * layout.align_bytes as usize;
+                spare.visible[..blank].fill(0);
+                spare.durable[..blank].fill(0);
                 self.files.insert(generation, spare);
                 return;
             }

@@ -144,8 +144,7 @@ impl World {
             return self.step(Event::SegmentRefused);
         }
         let recycle = self.chance.percent(self.plan.faults.recycled);
-        let size_bytes = self.plan.config.layout.segment_size_bytes;
-        self.disk.prepare(generation, size_bytes, recycle);
+        self.disk.prepare(generation, self.plan.config.layout, recycle);
         self.report.segments += 1;
         self.step(Event::SegmentReady { generation });
     }
