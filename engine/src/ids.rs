@@ -60,8 +60,8 @@ number!(
     Generation(u32)
 );
 number!(
-    /// Microseconds on a clock that never runs backwards. Its zero means nothing. It is the clock of
-    /// the lease's [`MonoMs`].
+    /// Microseconds on a clock that never runs backwards. Its zero means nothing. It is the clock
+    /// of the lease's [`MonoMs`].
     MonoUs(u64)
 );
 

@@ -100,14 +100,14 @@ pub enum Event<'a> {
         /// Up to here.
         lsn: Lsn,
     },
-    /// The promise for the reign that this node has won is durable (P1): takes what the chains hold,
-    /// and no blocks of lower reigns any more.
+    /// The promise for the reign that this node has won is durable (P1): takes what the chains
+    /// hold, and nothing from leaders any more.
     Promote {
         /// The own reign.
         epoch: LeaseEpoch,
     },
-    /// The Open of the reign is stored (P5). It ends with [`super::Shard::end`], and all of that was
-    /// durable when it was made.
+    /// The Open of the reign is stored (P5). It ends with [`super::Shard::end`], and all of that
+    /// was durable when it was made.
     Opened {
         /// The own reign.
         epoch: LeaseEpoch,

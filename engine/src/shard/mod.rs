@@ -95,8 +95,8 @@ pub struct Shard {
     segments: Segments,
     open: Assembly,
     open_started: bool,
-    /// Closed blocks in order, until they commit. The first `durable_count` of them are durable with
-    /// everything before, the first `issued` have been handed to the driver.
+    /// Closed blocks in order, until they commit. The first `durable_count` of them are durable
+    /// with everything before, the first `issued` have been handed to the driver.
     closed: VecDeque<Assembly>,
     durable_count: usize,
     issued: usize,

@@ -192,6 +192,6 @@ impl Shard {
             self.in_flight_bytes -= append.bytes.len();
             out.refuse(append.to, Refusal::NotLeader);
         }
-        // Replays that are being read are answered when they are: they are committed, whoever leads.
+        // Replays that are being read are answered when they are: committed, whoever leads.
     }
 }

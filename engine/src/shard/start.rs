@@ -21,8 +21,8 @@ pub struct ShardConfig {
     pub shard: ShardId,
     /// Number of shards in the cluster.
     pub shard_count: u32,
-    /// This node in a pair, where the shard starts as follower of nobody; `None` when it is the only
-    /// node.
+    /// This node in a pair, where the shard starts as follower of nobody; `None` when it is the
+    /// only node.
     pub pair: Option<NodeId>,
     /// Segment sizes.
     pub layout: Layout,
