@@ -5,6 +5,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
+#[path = "s3/candidate.rs"]
+mod candidate;
+#[path = "s3/election.rs"]
+mod election;
+#[path = "s3/journal.rs"]
+mod journal;
 #[path = "s3/real.rs"]
 mod real;
 #[path = "s3/words.rs"]
@@ -51,11 +57,23 @@ async fn real_servers_are_safe_for_leases() {
     }
 }
 
-/// Two candidates elect one leader, again and again: create-only first, then each round a
-/// replacement that both attempt from the same version.
+/// Two lease machines, as nodes run them, over each server: first starts at one moment, and a life
+/// with admission, renewals, a takeover after expiry, a return and a handover.
 #[tokio::test]
 #[ignore = "needs real servers: run .ci/s3-real"]
-async fn two_candidates_elect_one_leader() {
+async fn two_candidates_share_one_lease_through_a_life() {
+    for server in servers() {
+        let client = probed(&server).await;
+        election::first_leaders(&client, "first", 10).await;
+        election::life_of_a_pair(&client, "life").await;
+    }
+}
+
+/// Of two writes from one version one wins, again and again: create-only first, then each round a
+/// replacement that both attempt.
+#[tokio::test]
+#[ignore = "needs real servers: run .ci/s3-real"]
+async fn of_two_writes_from_one_version_one_wins() {
     const ROUNDS: u32 = 30;
     for server in servers() {
         let clients = [probed(&server).await, probed(&server).await];
