@@ -4,7 +4,9 @@ use std::io::ErrorKind;
 
 use duolog_engine::append::{AppendBuilder, Expect};
 use duolog_engine::ids::{Lsn, ShardId};
-use duolog_net::wire::{ErrorCode, FrameKind, Hello, ReadLog, ReadStream, encode_frame};
+use duolog_net::wire::{
+    Consistency, ErrorCode, FrameKind, Hello, ReadLog, ReadStream, encode_frame,
+};
 use duolog_tests::process::{Answer, Operation, Server, ServerOptions, Wire, scratch};
 
 /// Largest frame body of the server under test: `limits.event_max_bytes` and 1 MiB.
@@ -181,7 +183,14 @@ fn a_wrong_body_is_refused_and_the_connection_goes_on() {
     let log = |shard: u32| {
         let mut bytes = Vec::new();
         let shard = ShardId(shard);
-        ReadLog { from: Lsn(1), shard, events_max: 0, bytes_max: 0 }.encode(&mut bytes, 0);
+        ReadLog {
+            from: Lsn(1),
+            shard,
+            events_max: 0,
+            bytes_max: 0,
+            consistency: Consistency::Linearizable,
+        }
+        .encode(&mut bytes, 0);
         bytes.split_off(24)
     };
     let cases = [
@@ -254,7 +263,14 @@ fn random_damage_never_ends_the_server() {
     let mut read = Vec::new();
     ReadStream::new("random").encode(&mut read, 3).expect("the name fits");
     let mut log = Vec::new();
-    ReadLog { from: Lsn(1), shard: ShardId(0), events_max: 3, bytes_max: 9 }.encode(&mut log, 4);
+    ReadLog {
+        from: Lsn(1),
+        shard: ShardId(0),
+        events_max: 3,
+        bytes_max: 9,
+        consistency: Consistency::Linearizable,
+    }
+    .encode(&mut log, 4);
     let samples = [frame(FrameKind::Append, 2, &body), read, log, hello(|_| {})];
     let mut state = 0x0123_4567_89ab_cdef_u64;
     let mut roll = move || {

@@ -7,7 +7,7 @@ use duolog_engine::append::{AppendBuilder, Expect};
 use duolog_engine::ids::{Lsn, Revision, ShardId};
 use duolog_engine::route::shard_of;
 use duolog_net::client::RecordedEvent;
-use duolog_net::wire::{Direction, ErrorCode, ReadLog, ReadStream};
+use duolog_net::wire::{Consistency, Direction, ErrorCode, ReadLog, ReadStream};
 use duolog_tests::process::{Answer, Operation, Server, ServerOptions, Wire, scratch};
 
 const SHARDS: u32 = 3;
@@ -184,7 +184,13 @@ fn the_log_of_a_shard_is_what_was_appended_to_it() {
         }
         for (events_max, bytes_max) in [(1, 0), (3, 1), (0, 1), (0, 50_000), (1000, 4 << 20)] {
             let shard = ShardId(shard);
-            let mut read = ReadLog { from: Lsn(1), shard, events_max, bytes_max };
+            let mut read = ReadLog {
+                from: Lsn(1),
+                shard,
+                events_max,
+                bytes_max,
+                consistency: Consistency::Linearizable,
+            };
             let mut found = Vec::new();
             loop {
                 wire.send_log(&read).expect("the socket takes it");

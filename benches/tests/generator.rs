@@ -11,7 +11,8 @@ use std::time::Duration;
 use duolog_benches::generator::{self, Expectation, Report, RunError, Settings, Workload};
 use duolog_engine::ids::{ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, Revision, ShardId};
 use duolog_net::wire::{
-    Appended, Copies, ErrorCode, ErrorFrame, FrameBuffer, FrameKind, HelloAccepted, StreamSpan,
+    Appended, Copies, ErrorCode, ErrorFrame, FrameBuffer, FrameKind, HelloAccepted, NodeRole,
+    StreamSpan,
 };
 
 const BODY_MAX_BYTES: usize = 1 << 20;
@@ -62,7 +63,7 @@ fn answer_all(mut stream: TcpStream, manner: Manner, requests: &AtomicU64) {
             let correlation = frame.correlation;
             if frame.kind == FrameKind::Hello {
                 std::thread::sleep(manner.hello_delay);
-                accepted().encode(&mut out, correlation);
+                accepted().encode(&mut out, correlation, "");
             } else {
                 std::thread::sleep(manner.delay);
                 let number = requests.fetch_add(1, Ordering::Relaxed);
@@ -113,6 +114,8 @@ fn accepted() -> HelloAccepted {
         requests_max: 1024,
         shard: ShardId(0),
         bytes_max: 1 << 26,
+        role: NodeRole::Standalone,
+        epoch: LeaseEpoch(0),
     }
 }
 

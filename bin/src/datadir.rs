@@ -49,8 +49,9 @@ impl Identity {
     }
 
     #[expect(clippy::disallowed_methods, reason = "a new directory's ids are random, once")]
-    fn new(shard_count: u32) -> Self {
-        Self { format: FORMAT, cluster_id: Uuid::new_v4(), node_id: Uuid::new_v4(), shard_count }
+    fn new(shard_count: u32, cluster: Option<ClusterId>) -> Self {
+        let cluster_id = cluster.map_or_else(Uuid::new_v4, |cluster| Uuid::from_u128(cluster.0));
+        Self { format: FORMAT, cluster_id, node_id: Uuid::new_v4(), shard_count }
     }
 
     /// Reads the identity of the directory `dir`; `None` if it has none yet.
@@ -217,8 +218,14 @@ fn take(dir: &Path, file: &mut File, operation: FlockOperation) -> Result<(), Da
 }
 
 /// Reads the identity of `dir`, or makes one for `shard_count` shards if the directory is new.
-/// Call it with the lock held. `origin` says where the shard count came from.
-pub fn identify(dir: &Path, shard_count: u32, origin: &str) -> Result<Identity, DataDirError> {
+/// Call it with the lock held. `origin` says where the shard count came from; `cluster` is the one
+/// to join, none to found one.
+pub fn identify(
+    dir: &Path,
+    shard_count: u32,
+    origin: &str,
+    cluster: Option<ClusterId>,
+) -> Result<Identity, DataDirError> {
     if let Some(identity) = Identity::read(dir)? {
         if identity.shard_count == shard_count {
             return Ok(identity);
@@ -232,7 +239,7 @@ pub fn identify(dir: &Path, shard_count: u32, origin: &str) -> Result<Identity, 
     if names.any(|name| name.starts_with("shard-")) {
         return Err(DataDirError::IdentityLost { dir: dir.to_owned() });
     }
-    let identity = Identity::new(shard_count);
+    let identity = Identity::new(shard_count, cluster);
     identity.write(dir).map_err(|error| DataDirError::unusable(dir, &error))?;
     Ok(identity)
 }
@@ -244,19 +251,19 @@ mod tests {
     #[test]
     fn an_identity_is_made_once_and_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let made = identify(dir.path(), 3, "default").unwrap();
-        assert_eq!(identify(dir.path(), 3, "default").unwrap(), made);
+        let made = identify(dir.path(), 3, "default", None).unwrap();
+        assert_eq!(identify(dir.path(), 3, "default", None).unwrap(), made);
         assert_eq!(Identity::read(dir.path()).unwrap(), Some(made));
         let other = tempfile::tempdir().unwrap();
-        let other = identify(other.path(), 3, "default").unwrap();
+        let other = identify(other.path(), 3, "default", None).unwrap();
         assert_ne!((other.cluster(), other.node()), (made.cluster(), made.node()));
     }
 
     #[test]
     fn another_shard_count_is_refused_and_says_which_setting_to_change() {
         let dir = tempfile::tempdir().unwrap();
-        identify(dir.path(), 3, "default").unwrap();
-        let error = identify(dir.path(), 4, "flag --shards-count").unwrap_err();
+        identify(dir.path(), 3, "default", None).unwrap();
+        let error = identify(dir.path(), 4, "flag --shards-count", None).unwrap_err();
         assert_eq!(error.exit(), Exit::DataDirMismatch);
         let text = error.to_string();
         assert!(text.contains("set shards.count = 3"), "{text}");
@@ -267,7 +274,7 @@ mod tests {
     fn shards_without_an_identity_are_not_adopted() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("shard-000")).unwrap();
-        let error = identify(dir.path(), 1, "default").unwrap_err();
+        let error = identify(dir.path(), 1, "default", None).unwrap_err();
         assert_eq!(error.exit(), Exit::DataDirMismatch);
         assert_eq!(Identity::read(dir.path()).unwrap(), None);
     }
@@ -279,7 +286,7 @@ mod tests {
         fs::write(&path, "{").unwrap();
         let error = Identity::read(dir.path()).unwrap_err();
         assert_eq!(error.exit(), Exit::DataDirMismatch);
-        let newer = Identity { format: FORMAT + 1, ..Identity::new(1) };
+        let newer = Identity { format: FORMAT + 1, ..Identity::new(1, None) };
         fs::write(&path, serde_json::to_vec(&newer).unwrap()).unwrap();
         assert!(matches!(Identity::read(dir.path()), Err(DataDirError::Format { found: 2, .. })));
     }

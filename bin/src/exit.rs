@@ -43,11 +43,13 @@ pub enum Exit {
     DataDirUnusable,
     /// A part of the program broke its own rule.
     Internal,
+    /// The bucket's store cannot hold a lease.
+    StoreUnsafe,
 }
 
 impl Exit {
     /// Every code, in order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Ok,
         Self::CheckFailed,
         Self::Usage,
@@ -66,6 +68,7 @@ impl Exit {
         Self::DiskFull,
         Self::DataDirUnusable,
         Self::Internal,
+        Self::StoreUnsafe,
     ];
 
     /// The number the process ends with.
@@ -90,6 +93,7 @@ impl Exit {
             Self::DiskFull => 18,
             Self::DataDirUnusable => 19,
             Self::Internal => 20,
+            Self::StoreUnsafe => 21,
         }
     }
 

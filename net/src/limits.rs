@@ -21,6 +21,13 @@ pub const PING_MAX_BYTES: usize = 1024;
 /// Longest text of an error frame, bytes; a longer one is cut.
 pub const ERROR_TEXT_MAX_BYTES: usize = 4096;
 
+/// Longest address that a node tells its clients, bytes. One length byte.
+pub const ADDRESS_MAX_BYTES: usize = 255;
+/// Largest request of an operator, bytes: a command with two node ids has about 200.
+pub const ADMIN_MAX_BYTES: usize = 4 << 10;
+/// Largest answer to it, bytes: 512 shards at 200 bytes, and as much again.
+pub const ADMIN_ANSWER_MAX_BYTES: usize = 256 << 10;
+
 /// Requests in flight on one connection by default (`limits.connection_in_flight`): enough to
 /// fill several groups from one client, little enough that answers never pile up unseen.
 pub const CONNECTION_REQUESTS_MAX_DEFAULT: u32 = 1024;
@@ -62,8 +69,6 @@ pub const PEER_VERSION: u16 = 1;
 pub const PEER_MARKS_MAX: usize = 64;
 /// Shards of a cluster at most: `shards.count` allows no more, so no heartbeat has more marks.
 pub const PEER_SHARDS_MAX: usize = 512;
-/// Longest client address in a hello, bytes. One length byte.
-pub const PEER_ADDRESS_MAX_BYTES: usize = 255;
 /// Largest body of any peer message but a block, bytes: about twice the largest heartbeat.
 pub const PEER_MESSAGE_MAX_BYTES: usize = 8 << 10;
 /// Largest block on the wire, bytes.
@@ -89,7 +94,7 @@ pub const fn answer_body_max_bytes(frame_body_max_bytes: usize) -> usize {
 const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT < u32::MAX as usize);
 const _: () = assert!(PEER_BLOCK_MAX_BYTES < u32::MAX as usize);
 // The largest hello, heartbeat and refusal, with 160 bytes for their fixed parts.
-const _: () = assert!(160 + PEER_MARKS_MAX * 48 + PEER_ADDRESS_MAX_BYTES < PEER_MESSAGE_MAX_BYTES);
+const _: () = assert!(160 + PEER_MARKS_MAX * 48 + ADDRESS_MAX_BYTES < PEER_MESSAGE_MAX_BYTES);
 const _: () = assert!(160 + PEER_SHARDS_MAX * 8 < PEER_MESSAGE_MAX_BYTES);
 const _: () = assert!(160 + ERROR_TEXT_MAX_BYTES < PEER_MESSAGE_MAX_BYTES);
 const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT <= CONNECTION_BYTES_MAX_DEFAULT as usize);

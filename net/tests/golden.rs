@@ -12,13 +12,15 @@ use duolog_engine::ids::{
 };
 use duolog_net::wire::{
     Appended, Consistency, Copies, Decoded, Direction, ErrorCode, ErrorFrame, FrameKind, Hello,
-    HelloAccepted, LogPage, LogTail, Message, ReadLog, ReadStream, StreamPage, StreamSpan,
-    StreamTail, decode_frame, encode_append, encode_frame,
+    HelloAccepted, LogPage, LogTail, Message, NodeRole, ReadLog, ReadStream, Standing, StreamPage,
+    StreamSpan, StreamTail, decode_frame, encode_admin, encode_admin_answer, encode_append,
+    encode_frame,
 };
 
 const GOLDEN: &str = include_str!("golden/wire_v1.txt");
 
-/// One frame of each kind, in the order of the kinds' numbers; the correlation is that number.
+/// One frame of each kind, in the order of the kinds' numbers, and an error with an address; the
+/// correlation is that number.
 /// The pages' record is opaque here: its bytes are the log's.
 fn frames() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
@@ -28,7 +30,7 @@ fn frames() -> Vec<Vec<u8>> {
         all.push(out);
     };
     add(&|out, correlation| Hello::new(Some(ShardId(3))).encode(out, correlation));
-    add(&|out, correlation| accepted().encode(out, correlation));
+    add(&|out, correlation| accepted().encode(out, correlation, "10.0.0.1:7400"));
     add(&|out, correlation| encode_append(out, correlation, &append()));
     add(&|out, correlation| {
         let spans = [(4, 1), (0, 2)];
@@ -43,7 +45,13 @@ fn frames() -> Vec<Vec<u8>> {
         page.finish_stream(out, &stream_tail());
     });
     add(&|out, correlation| {
-        let read = ReadLog { from: Lsn(5), shard: ShardId(1), events_max: 6, bytes_max: 7 };
+        let read = ReadLog {
+            from: Lsn(5),
+            shard: ShardId(1),
+            events_max: 6,
+            bytes_max: 7,
+            consistency: Consistency::Any,
+        };
         read.encode(out, correlation);
     });
     add(&|out, correlation| {
@@ -58,6 +66,14 @@ fn frames() -> Vec<Vec<u8>> {
         let conflict = ErrorFrame::conflict(1, Expect::Exact(Revision(4)), Revision(7));
         conflict.retry_after_ms(10).encode(out, correlation, "expected 4");
     });
+    add(&|out, correlation| {
+        encode_admin(out, correlation, r#"{"command":"status"}"#).expect("a short text");
+    });
+    add(&|out, correlation| encode_admin_answer(out, correlation, r#"{"role":"leader"}"#));
+    // Unasked: no correlation.
+    add(&|out, _| standing().encode(out));
+    let not_leader = ErrorFrame::not_leader(LeaseEpoch(7)).retry_after_ms(10);
+    add(&|out, correlation| not_leader.encode_with(out, correlation, "no", "10.0.0.1:7400"));
     all
 }
 
@@ -72,7 +88,13 @@ fn accepted() -> HelloAccepted {
         requests_max: 1024,
         shard: ShardId(3),
         bytes_max: 64 << 20,
+        role: NodeRole::Follower,
+        epoch: LeaseEpoch(7),
     }
+}
+
+const fn standing() -> Standing<'static> {
+    Standing { role: NodeRole::Follower, epoch: LeaseEpoch(7), leader: "10.0.0.1:7400" }
 }
 
 fn append() -> AppendBuilder {
@@ -127,7 +149,8 @@ fn unhex(text: &str) -> Vec<u8> {
 
 #[test]
 fn version_1_is_sent_as_ever() {
-    let lines = FrameKind::ALL.iter().zip(frames());
+    let kinds = FrameKind::ALL.iter().chain([&FrameKind::Error]);
+    let lines = kinds.zip(frames());
     let text: String = lines.map(|(kind, frame)| format!("{kind:?} {}\n", hex(&frame))).collect();
     assert_eq!(text, GOLDEN, "\n{text}");
 }
@@ -139,14 +162,16 @@ fn version_1_is_understood_as_ever() {
     let messages: Vec<_> = (1..)
         .zip(&stored)
         .map(|(number, bytes)| match decode_frame(bytes, 1 << 20) {
-            Ok(Decoded::Complete { value, .. }) if value.correlation == number => {
+            Ok(Decoded::Complete { value, .. }) => {
+                let unasked = value.kind == FrameKind::Standing;
+                assert_eq!(value.correlation, if unasked { 0 } else { number });
                 Message::decode(&value).unwrap()
             }
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(messages[0], Message::Hello(Hello::new(Some(ShardId(3)))));
-    assert_eq!(messages[1], Message::HelloAccepted(accepted()));
+    assert_eq!(messages[1], Message::HelloAccepted(accepted(), "10.0.0.1:7400"));
     let mut body = Vec::new();
     append().encode(&mut body);
     assert_eq!(messages[2], Message::Append(&body));
@@ -156,7 +181,13 @@ fn version_1_is_understood_as_ever() {
     let Message::StreamPage(page) = messages[5] else { panic!("a page") };
     assert_eq!((page.tail, page.records.announced()), (stream_tail(), 1));
     assert!(page.records.bytes().starts_with(b"a record of the log\0"));
-    let log = ReadLog { from: Lsn(5), shard: ShardId(1), events_max: 6, bytes_max: 7 };
+    let log = ReadLog {
+        from: Lsn(5),
+        shard: ShardId(1),
+        events_max: 6,
+        bytes_max: 7,
+        consistency: Consistency::Any,
+    };
     assert_eq!(messages[6], Message::ReadLog(log));
     let Message::LogPage(page) = messages[7] else { panic!("a page") };
     assert_eq!(page.tail, LogTail { next: Lsn(6), committed: Lsn(9), end: true });
@@ -165,4 +196,10 @@ fn version_1_is_understood_as_ever() {
     assert_eq!((error.code(), error.text), (Some(ErrorCode::Conflict), "expected 4"));
     assert_eq!(error.conflict(), (Expect::Exact(Revision(4)), Some(Revision(6))));
     assert_eq!((error.stream_index, error.retry_after_ms), (Some(1), 10));
+    assert_eq!(messages[11], Message::Admin(r#"{"command":"status"}"#));
+    assert_eq!(messages[12], Message::AdminAnswer(r#"{"role":"leader"}"#));
+    assert_eq!(messages[13], Message::Standing(standing()));
+    let Message::Error(error) = messages[14] else { panic!("an error") };
+    assert_eq!((error.code(), error.a), (Some(ErrorCode::NotLeader), 7));
+    assert_eq!((error.text, error.leader), ("no", "10.0.0.1:7400"));
 }

@@ -74,6 +74,7 @@ fn drive(bytes: &[u8], pieces: &[usize]) -> Deeds {
                 Request::Append(body) => format!("append {body:?}"),
                 Request::ReadStream(read) => format!("read {}", read.stream),
                 Request::ReadLog(read) => format!("log {}", read.shard),
+                Request::Admin(json) => format!("admin {json}"),
             });
             let error = ErrorFrame::new(ErrorCode::DiskFull);
             answers.refuse(ticket, &error, "no space");

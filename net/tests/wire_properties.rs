@@ -7,12 +7,15 @@ use duolog_engine::ids::{
 use duolog_engine::record::{EventParts, encode_event};
 use duolog_net::wire::{
     Appended, Consistency, Copies, Decoded, Direction, ErrorCode, ErrorFrame, Frame, FrameBuffer,
-    FrameKind, Hello, HelloAccepted, LogPage, LogTail, Message, ReadLog, ReadStream, StreamPage,
-    StreamSpan, StreamTail, decode_frame, encode_append, encode_frame, fuzz_frame,
+    FrameKind, Hello, HelloAccepted, LogPage, LogTail, Message, NodeRole, ReadLog, ReadStream,
+    Standing, StreamPage, StreamSpan, StreamTail, decode_frame, encode_admin, encode_admin_answer,
+    encode_append, encode_frame, fuzz_frame,
 };
 use proptest::prelude::*;
 
 const LIMIT: usize = 1 << 20;
+const ROLES: [NodeRole; 4] =
+    [NodeRole::Standalone, NodeRole::Leader, NodeRole::Follower, NodeRole::Other];
 
 /// The one frame in `bytes`, which must be whole and alone.
 fn only_frame(bytes: &[u8]) -> Frame<'_> {
@@ -51,7 +54,10 @@ proptest! {
     }
 
     #[test]
-    fn hello_accepted_round_trips(ids: (u128, u128), numbers: (u16, u32, u64, u32, u32, u32, u32)) {
+    fn hello_accepted_and_standing_round_trip(
+        ids: (u128, u128), numbers: (u16, u32, u64, u32, u32, u32, u32), epoch: u64,
+        role in one_of(&ROLES), leader in "[a-z0-9.:]{0,255}",
+    ) {
         let accepted = HelloAccepted {
             version: numbers.0,
             shard_count: numbers.1,
@@ -62,11 +68,17 @@ proptest! {
             requests_max: numbers.4,
             shard: ShardId(numbers.5),
             bytes_max: numbers.6,
+            role,
+            epoch: LeaseEpoch(epoch),
         };
         let mut out = Vec::new();
-        accepted.encode(&mut out, 1);
-        prop_assert_eq!(out.len(), 24 + 64);
-        prop_assert_eq!(message(&out), Message::HelloAccepted(accepted));
+        accepted.encode(&mut out, 1, &leader);
+        prop_assert_eq!(out.len(), 24 + 72 + leader.len());
+        prop_assert_eq!(message(&out), Message::HelloAccepted(accepted, &leader));
+        let standing = Standing { role, epoch: LeaseEpoch(epoch), leader: &leader };
+        let mut out = Vec::new();
+        standing.encode(&mut out);
+        prop_assert_eq!(message(&out), Message::Standing(standing));
     }
 
     #[test]
@@ -133,7 +145,7 @@ proptest! {
         if !refused {
             prop_assert_eq!(message(&out), Message::ReadStream(read));
         }
-        let read = ReadLog { from: Lsn(from), shard: ShardId(shard), events_max, bytes_max };
+        let read = ReadLog { from: Lsn(from), shard: ShardId(shard), events_max, bytes_max, consistency };
         let mut out = Vec::new();
         read.encode(&mut out, 1);
         prop_assert_eq!(message(&out), Message::ReadLog(read));
@@ -203,11 +215,23 @@ proptest! {
         let (a, b, retry_after_ms) = numbers;
         let error = ErrorFrame { code, stream_index: index, retry_after_ms, a, b };
         let mut out = Vec::new();
-        error.encode(&mut out, 1, &text);
+        error.encode_with(&mut out, 1, &text, "node-b:7400");
         let Message::Error(view) = message(&out) else { panic!() };
         prop_assert_eq!((view.code(), view.stream_index), (Some(code), index));
         prop_assert_eq!((view.a, view.b, view.retry_after_ms), numbers);
         prop_assert_eq!(view.text, text);
+        let leader = if code == ErrorCode::NotLeader { "node-b:7400" } else { "" };
+        prop_assert_eq!(view.leader, leader);
+    }
+
+    #[test]
+    fn admin_texts_round_trip(request in "\\PC{0,300}", answer in "\\PC{0,3000}") {
+        let mut out = Vec::new();
+        encode_admin(&mut out, 1, &request).unwrap();
+        prop_assert_eq!(message(&out), Message::Admin(&request));
+        let mut out = Vec::new();
+        encode_admin_answer(&mut out, 1, &answer);
+        prop_assert_eq!(message(&out), Message::AdminAnswer(&answer));
     }
 
     #[test]

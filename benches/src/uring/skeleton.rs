@@ -20,7 +20,7 @@ use std::task::{Poll, Waker};
 use duolog_engine::ids::{ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, Revision, ShardId};
 use duolog_net::limits::WIRE_VERSION;
 use duolog_net::wire::{
-    Appended, Copies, Decoded, FrameKind, HelloAccepted, StreamSpan, decode_frame,
+    Appended, Copies, Decoded, FrameKind, HelloAccepted, NodeRole, StreamSpan, decode_frame,
 };
 use glommio::io::{DmaFile, OpenOptions};
 use glommio::net::TcpListener;
@@ -55,6 +55,8 @@ const HELLO_ACCEPTED: HelloAccepted = HelloAccepted {
     requests_max: u32::MAX,
     shard: ShardId(0),
     bytes_max: u32::MAX,
+    role: NodeRole::Standalone,
+    epoch: LeaseEpoch(0),
 };
 
 /// The receipt of the event at `lsn`. It has the shape of a real one and no meaning.
@@ -236,7 +238,8 @@ impl Shard {
                     taken = Taken::Appends;
                 }
                 FrameKind::Hello => {
-                    HELLO_ACCEPTED.encode(&mut connection.unsent.borrow_mut(), frame.correlation);
+                    let mut unsent = connection.unsent.borrow_mut();
+                    HELLO_ACCEPTED.encode(&mut unsent, frame.correlation, "");
                     connection.send();
                 }
                 _ => return Taken::Broken,

@@ -13,7 +13,7 @@ use duolog_engine::record::{EventParts, encode_event};
 use duolog_engine::route::shard_of;
 use duolog_net::wire::{
     Appended, Copies, Direction, ErrorFrame, FrameBuffer, HelloAccepted, LogPage, LogTail, Message,
-    ReadLog, ReadStream, StreamPage, StreamSpan, StreamTail, encode_frame,
+    NodeRole, ReadLog, ReadStream, StreamPage, StreamSpan, StreamTail, encode_frame,
 };
 
 const SHARDS: u32 = 2;
@@ -99,7 +99,7 @@ fn answer(
 ) -> bool {
     let mut state = state.lock().unwrap();
     match message {
-        Message::Hello(_) => accepted().encode(out, correlation),
+        Message::Hello(_) => accepted().encode(out, correlation, ""),
         Message::Ping(body) => {
             encode_frame(out, duolog_net::wire::FrameKind::Pong, correlation, body);
         }
@@ -128,6 +128,8 @@ fn accepted() -> HelloAccepted {
         requests_max: 1024,
         shard: ShardId(0),
         bytes_max: 64 << 20,
+        role: NodeRole::Standalone,
+        epoch: LeaseEpoch(0),
     }
 }
 

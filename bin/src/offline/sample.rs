@@ -29,7 +29,7 @@ impl Sample {
     /// An empty log whose first segment is in use.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let identity = identify(dir.path(), 1, "default").unwrap();
+        let identity = identify(dir.path(), 1, "default", None).unwrap();
         fs::create_dir(dir.path().join("shard-000")).unwrap();
         let end = empty_log(LogIdentity { cluster: identity.cluster(), shard: ShardId(0) });
         let generation = Generation(0);

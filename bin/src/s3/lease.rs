@@ -99,7 +99,7 @@ impl Shown {
             etag: object.etag.to_string(),
             place,
             endpoint,
-            now_ms: Clock::start().now().wall.get(),
+            now_ms: Clock.now().wall.get(),
             skew: client.observed().skew,
         })
     }

@@ -9,10 +9,12 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use duolog_engine::disk::mark::MarkFile;
 use duolog_engine::disk::prepare;
 use duolog_engine::disk::shard_dir::ShardDir;
-use duolog_engine::ids::{Generation, ShardId};
+use duolog_engine::ids::{Generation, LeaseEpoch, ShardId};
 use duolog_engine::segment::LogEnd;
 use duolog_engine::shard::Layout;
 
+use super::cluster::message::ToControl;
+use super::cluster::promise::PromiseFile;
 use super::inbox::{Inbox, Message};
 
 /// Jobs that wait, at most: per shard at most one segment, one mark and a few indexes.
@@ -25,6 +27,8 @@ pub enum FileJob {
     Prepare(ShardId, Generation),
     /// Write this mark; not answered.
     Mark(ShardId, LogEnd),
+    /// Put this promise on disk; answered by [`ToControl::Promised`].
+    Promise(LeaseEpoch),
     /// Nothing more comes.
     End,
 }
@@ -43,14 +47,17 @@ pub struct ShardFiles {
 }
 
 /// Starts the thread that makes segment files and writes marks.
-pub fn start_files(shards: Vec<ShardFiles>) -> io::Result<(Sender<FileJob>, JoinHandle<()>)> {
+pub fn start_files(
+    shards: Vec<ShardFiles>,
+    promise: PromiseFile,
+) -> io::Result<(Sender<FileJob>, JoinHandle<()>)> {
     let (sender, receiver) = bounded(JOBS_MAX);
     let thread = std::thread::Builder::new().name("files".to_owned());
-    let thread = thread.spawn(move || run_files(shards, &receiver))?;
+    let thread = thread.spawn(move || run_files(shards, &promise, &receiver))?;
     Ok((sender, thread))
 }
 
-fn run_files(mut shards: Vec<ShardFiles>, jobs: &Receiver<FileJob>) {
+fn run_files(mut shards: Vec<ShardFiles>, promise: &PromiseFile, jobs: &Receiver<FileJob>) {
     for job in jobs {
         match job {
             FileJob::Prepare(shard, generation) => {
@@ -66,6 +73,16 @@ fn run_files(mut shards: Vec<ShardFiles>, jobs: &Receiver<FileJob>) {
                 if let Err(error) = shards[shard.0 as usize].mark.write(&end) {
                     tracing::warn!(%shard, lsn = %end.lsn, %error, event = "mark_not_written");
                 }
+            }
+            FileJob::Promise(epoch) => {
+                if let Err(error) = promise.write(epoch) {
+                    tracing::error!(
+                        event = "promise_not_written", epoch = epoch.0, %error,
+                        "a promise that is not on disk could be broken; the node stops",
+                    );
+                    std::process::exit(i32::from(crate::exit::Exit::WriteFailed.code()));
+                }
+                shards[0].inbox.send_waiting(Message::Control(ToControl::Promised(epoch)));
             }
             FileJob::End => return,
         }

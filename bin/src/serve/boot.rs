@@ -22,10 +22,12 @@ use duolog_net::session;
 
 use super::background::{self, FileJob, ShardFiles};
 use super::clock::Clock;
+use super::cluster::boot::PairBoot;
+use super::cluster::promise::PromiseFile;
 use super::inbox::Inbox;
 use super::index::{self, IndexJob, SavedIndexes, ShardIndex};
 use super::recover::{self, RecoveredShard};
-use super::uring::{Parts, ShardSetup, spawn};
+use super::uring::{ControlSetup, Parts, ShardSetup, spawn};
 use super::{signals, watchdog};
 use crate::datadir::{self, DataDirError, Identity};
 use crate::exit::{Exit, Failure};
@@ -34,9 +36,9 @@ use crate::settings::Settings;
 
 /// Serves until a signal ends it.
 pub fn run(settings: &Settings) -> Result<Exit, Failure> {
-    if !settings.standalone {
-        let text = "give --standalone: this version serves one node without a bucket; pairs come \
-                    with replication";
+    if !settings.standalone && settings.s3.bucket.is_none() {
+        let text = "a node of a pair needs a bucket: give --s3-bucket NAME; or give --standalone to \
+                    serve alone, with one copy of every event";
         return Err(Failure::new(Exit::Usage, text));
     }
     let direct = probe::boot(settings)?;
@@ -45,12 +47,18 @@ pub fn run(settings: &Settings) -> Result<Exit, Failure> {
     let path = settings.data_dir()?;
     let refused = |error: DataDirError| Failure::new(error.exit(), error);
     let _lock = datadir::lock(path).map_err(refused)?;
-    let origin = settings.origin("shards.count");
-    let identity = datadir::identify(path, settings.shards.count, &origin).map_err(refused)?;
     let align_bytes = BLOCK_ALIGN_BYTES.max(direct.offset_align_bytes);
+    let (identity, pair) = if settings.standalone {
+        let origin = settings.origin("shards.count");
+        let identity = datadir::identify(path, settings.shards.count, &origin, None);
+        (identity.map_err(refused)?, None)
+    } else {
+        let (identity, pair) = PairBoot::prepare(settings, path, align_bytes)?;
+        (identity, Some(pair))
+    };
     let recovered = recover_all(settings, path, &identity, align_bytes)?;
     let (inboxes, bells) = inboxes(settings.shards.count).map_err(|error| internal(&error))?;
-    let node = Node::start(settings, &identity, recovered, &inboxes, bells)?;
+    let node = Node::start(settings, &identity, recovered, &inboxes, bells, pair)?;
     node.wait()
 }
 
@@ -69,8 +77,8 @@ impl Node {
         recovered: Vec<RecoveredShard>,
         inboxes: &Arc<[Arc<Inbox>]>,
         bells: Vec<UnixStream>,
+        pair: Option<PairBoot>,
     ) -> Result<Self, Failure> {
-        let clock = Clock::start();
         let ended = Arc::new(AtomicBool::new(false));
         let mut files = Vec::new();
         let mut indexed = Vec::new();
@@ -85,7 +93,7 @@ impl Node {
             loops.push((machine, dir, log_map, SavedIndexes::of(&indexes)));
             indexed.push(ShardIndex { files: indexes, config, inbox: Arc::clone(inbox) });
         }
-        let started = background::start_files(files);
+        let started = background::start_files(files, PromiseFile::new(settings.data_dir()?));
         let (file_jobs, file_thread) = started.map_err(|error| internal(&error))?;
         let started = index::start(indexed, Arc::clone(&ended));
         let (index_jobs, index_thread) = started.map_err(|error| internal(&error))?;
@@ -103,18 +111,24 @@ impl Node {
                 inboxes: Arc::clone(inboxes),
                 file_jobs: file_jobs.clone(),
                 index_jobs: index_jobs.clone(),
-                clock,
+                clock: Clock,
+                pair: pair.as_ref().map(|pair| Arc::clone(&pair.settings)),
             };
             let cpus = settings.shards.cpus.as_ref().map(|plan| plan[shard.0 as usize].clone());
             let (listen, ready) = (settings.listen.client, ready.clone());
-            let setup = ShardSetup { parts, bell, listen, cpus, ready };
+            let control = pair.as_ref().filter(|_| shard.0 == 0).map(|pair| ControlSetup {
+                listen: settings.cluster.listen_peer,
+                promised: pair.promised,
+            });
+            let setup = ShardSetup { parts, bell, listen, cpus, ready, control };
             shards.push(spawn(setup).map_err(|error| internal(&error))?);
         }
         drop(ready);
         let address = await_ready(&readiness, shards.len())?;
         let bound = Duration::from_millis(settings.watchdog.bound_ms);
         let watchdog = watchdog::start(Arc::clone(inboxes), bound, Arc::clone(&ended));
-        signals::start(Arc::clone(inboxes)).map_err(|error| internal(&error))?;
+        let runner = pair.map(|pair| pair.runner);
+        signals::start(Arc::clone(inboxes), runner).map_err(|error| internal(&error))?;
         let helpers = vec![file_thread, index_thread, watchdog.map_err(|error| internal(&error))?];
         let (cluster, node) = (identity.cluster_id, identity.node_id);
         tracing::info!(event = "serving", %address, shards = shards.len(), %cluster, %node);
@@ -146,7 +160,7 @@ fn await_ready(
         match readiness.recv() {
             Ok(Ok(bound)) => address = Some(bound),
             Ok(Err(error)) if error.kind() == io::ErrorKind::AddrInUse => {
-                let text = format!("the client port was taken while the node started: {error}");
+                let text = format!("a port was taken while the node started: {error}");
                 return Err(Failure::new(Exit::PortInUse, text));
             }
             Ok(Err(error)) => return Err(internal(&error)),
@@ -186,7 +200,7 @@ fn shard_config(
         cluster: identity.cluster(),
         shard,
         shard_count: settings.shards.count,
-        pair: None,
+        pair: (!settings.standalone).then(|| identity.node()),
         layout: Layout { segment_size_bytes: settings.log.segment_size_bytes, align_bytes },
         blocks_in_flight_max: settings.log.blocks_in_flight,
         block_target_bytes: BLOCK_BODY_TARGET_BYTES,

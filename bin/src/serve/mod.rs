@@ -1,10 +1,13 @@
 //! The server: boot, shards on their executors, background threads, the way down.
 
+mod admin;
 mod background;
 mod boot;
 pub mod clock;
+pub mod cluster;
 mod inbox;
 mod index;
+mod rebuild;
 mod recover;
 mod refusal;
 mod signals;

@@ -1,4 +1,4 @@
-//! The side thread: signals, and the order in which shards stop.
+//! The side thread: signals, the order in which shards stop, and calls to the bucket.
 
 use std::io;
 use std::process;
@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::cluster::message::ToControl;
+use super::cluster::store::Runner;
 use super::inbox::{Inbox, Message};
 
 /// How long shards may take to finish what is in flight before the process ends anyway.
@@ -17,25 +19,35 @@ const INTERRUPTED: i32 = 130;
 
 /// Starts the thread. It ends with the process: whatever a stop still waits for then, a second
 /// signal is heard.
-pub fn start(inboxes: Arc<[Arc<Inbox>]>) -> io::Result<()> {
+/// `runner` makes the calls to the bucket, on the same thread.
+pub fn start(inboxes: Arc<[Arc<Inbox>]>, runner: Option<Runner>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (terminate, interrupt) = {
         let _inside = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
     };
     let thread = std::thread::Builder::new().name("side".to_owned());
-    thread.spawn(move || runtime.block_on(run(&inboxes, terminate, interrupt)))?;
+    let pair = runner.is_some();
+    thread.spawn(move || {
+        if let Some(runner) = runner {
+            runtime.spawn(runner.run());
+        }
+        runtime.block_on(run(&inboxes, pair, terminate, interrupt));
+    })?;
     Ok(())
 }
 
-async fn run(inboxes: &[Arc<Inbox>], mut terminate: Signal, mut interrupt: Signal) {
+async fn run(inboxes: &[Arc<Inbox>], pair: bool, mut terminate: Signal, mut interrupt: Signal) {
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     };
     tracing::info!(event = "stopping", signal = name, "a second signal ends the process at once");
-    tell(inboxes, || Message::Drain);
     let stop = async {
+        if pair {
+            hand_over(&inboxes[0]).await;
+        }
+        tell(inboxes, || Message::Drain);
         drained(inboxes).await;
         tell(inboxes, || Message::Stop);
         std::future::pending().await
@@ -44,6 +56,19 @@ async fn run(inboxes: &[Arc<Inbox>], mut terminate: Signal, mut interrupt: Signa
         _ = terminate.recv() => process::exit(INTERRUPTED),
         _ = interrupt.recv() => process::exit(INTERRUPTED),
         () = stop => {}
+    }
+}
+
+/// Lets the other node take over, if it is there; shard 0 bounds how long that may take.
+async fn hand_over(inbox: &Inbox) {
+    inbox.send_waiting(Message::Control(ToControl::Stop));
+    let handed_over = async {
+        while !inbox.handed_over.load(Ordering::Acquire) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    if tokio::time::timeout(DRAIN_MAX, handed_over).await.is_err() {
+        tracing::warn!(event = "handover_cut", limit_s = DRAIN_MAX.as_secs());
     }
 }
 

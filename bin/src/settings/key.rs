@@ -6,6 +6,7 @@ use duolog_engine::limits::{
     SEGMENT_SIZE_BYTES_DEFAULT, SEGMENT_SIZE_BYTES_MAX, SEGMENT_SIZE_BYTES_MIN,
     SHARD_IN_FLIGHT_MAX,
 };
+use duolog_lease::limits::TIMING_MS_MAX;
 
 /// What a setting's value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +165,45 @@ pub const KEYS: &[Key] = &[
         doc: "Address and port for clients.",
     },
     Key {
+        name: "listen.peer",
+        kind: Kind::Address,
+        fallback: Fallback::Text("127.0.0.1:7401"),
+        doc: "Address and port for the other node.",
+    },
+    Key {
+        name: "advertise.client",
+        kind: Kind::Text { what: "HOST:PORT" },
+        fallback: Fallback::Unset {
+            means: "listen.client",
+            example: "\"events-1.example.org:7400\"",
+        },
+        doc: "Where clients reach this node; told to clients that ask the other one.",
+    },
+    Key {
+        name: "advertise.peer",
+        kind: Kind::Text { what: "HOST:PORT" },
+        fallback: Fallback::Unset { means: "listen.peer", example: "\"10.0.0.1:7401\"" },
+        doc: "Where the other node reaches this one.",
+    },
+    Key {
+        name: "heartbeat.interval_ms",
+        kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
+        fallback: Fallback::Number(500),
+        doc: "Pause between two heartbeats of the leader. The same on both nodes, like the next two.",
+    },
+    Key {
+        name: "heartbeat.lease_duration_ms",
+        kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
+        fallback: Fallback::Number(1500),
+        doc: "How long a heartbeat carries the lease: the follower challenges that long after the last.",
+    },
+    Key {
+        name: "max_clock_drift_ms",
+        kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
+        fallback: Fallback::Number(500),
+        doc: "How far the clocks of the two nodes may lie apart; so long before its end a lease fences.",
+    },
+    Key {
         name: "shards.count",
         kind: Kind::Number { min: 1, max: SHARDS_MAX },
         fallback: Fallback::Unset {
@@ -312,6 +352,18 @@ pub const KEYS: &[Key] = &[
             example: "\"duolog\"",
         },
         doc: "Profile in ~/.aws/credentials and ~/.aws/config.",
+    },
+    Key {
+        name: "s3.lease_duration_ms",
+        kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
+        fallback: Fallback::Number(30_000),
+        doc: "How long a write of the lease object carries the lease while the follower is away.",
+    },
+    Key {
+        name: "s3.replication_delay_ms",
+        kind: Kind::Number { min: 0, max: 60_000 },
+        fallback: Fallback::Number(5),
+        doc: "While the follower is away: how long blocks are gathered before they go to the bucket.",
     },
     Key {
         name: "s3.retry_max_duration_secs",

@@ -1,6 +1,7 @@
 //! Settings: parsed once from flags, environment, file and defaults (in this order of weight),
 //! checked all together, handed on as typed structs. Owns [`Settings`] and the merging of layers.
 
+pub mod cluster;
 pub mod cpus;
 pub mod file;
 pub mod flags;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use duolog_engine::limits::APPEND_OVERHEAD_MAX_BYTES;
 
 use crate::exit::{Exit, Failure};
+use crate::settings::cluster::Cluster;
 use crate::settings::cpus::CpuPlan;
 use crate::settings::flags::SettingFlags;
 use crate::settings::key::{ENV_PREFIX, KEYS, Key, SHARDS_MAX};
@@ -45,6 +47,8 @@ pub struct Settings {
     pub memory: Memory,
     /// `s3.*`
     pub s3: S3,
+    /// `listen.peer`, `advertise.*`, `heartbeat.*` and the other timings of a pair.
+    pub cluster: Cluster,
     /// `watchdog.*`
     pub watchdog: Watchdog,
     /// `logging.*`
@@ -211,6 +215,7 @@ impl Settings {
                 recent_blocks_bytes: values.number("memory.recent_blocks_bytes") as usize,
             },
             s3: S3::typed(&values),
+            cluster: Cluster::typed(&values),
             watchdog: Watchdog { bound_ms: values.number("watchdog.bound_ms") },
             logging: Logging {
                 level: values.text("logging.level"),

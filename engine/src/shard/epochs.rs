@@ -1,23 +1,12 @@
 //! Where the reigns in this log end: enough to find the place where two logs part (rule R3).
 
-use crate::block::BlockHash;
-use crate::ids::{LeaseEpoch, Lsn};
+use crate::ids::LeaseEpoch;
+pub use crate::replica::EpochEnd;
 use crate::segment::LogEnd;
 
 /// Reigns whose end is known, at most; older ones are forgotten. A pair that fails over once a day
 /// parts within the newest two; who has missed more copies the log anew.
 pub const EPOCH_MARKS_MAX: usize = 64;
-
-/// The last block of a reign that is over in this log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochEnd {
-    /// The reign.
-    pub epoch: LeaseEpoch,
-    /// LSN of the block's last event.
-    pub lsn: Lsn,
-    /// Hash of the block.
-    pub hash: BlockHash,
-}
 
 /// The newest reigns of a log that are over, oldest first. The reign of the log's end is not among
 /// them; the end itself is its mark.
@@ -53,7 +42,7 @@ impl EpochMarks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Hlc;
+    use crate::ids::{Hlc, Lsn};
 
     fn end(epoch: u64, lsn: u64) -> LogEnd {
         LogEnd { lsn: Lsn(lsn), hash: [lsn as u8; 32], hlc: Hlc(lsn), epoch: LeaseEpoch(epoch) }

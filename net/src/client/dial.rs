@@ -91,7 +91,7 @@ async fn greet(address: &str, shard: Option<ShardId>) -> Result<Link, Error> {
         let frame = frames.next_frame().map_err(|error| not_spoken(address, error))?;
         let Some(frame) = frame else { continue };
         let info = match Message::decode(&frame) {
-            Ok(Message::HelloAccepted(accepted)) => info(address, &accepted),
+            Ok(Message::HelloAccepted(accepted, _)) => info(address, &accepted),
             Ok(Message::Error(error)) => return Err(refused(address, &error)),
             Ok(_) => return Err(not_spoken(address, format!("{:?} as first frame", frame.kind))),
             Err(error) => return Err(not_spoken(address, error)),

@@ -284,6 +284,7 @@ impl LogRead {
             shard: self.shard,
             events_max: u32::try_from(self.left).unwrap_or(0),
             bytes_max: self.page_bytes,
+            consistency: Consistency::Linearizable,
         };
         let mut frame = Vec::new();
         read.encode(&mut frame, 0);

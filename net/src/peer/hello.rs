@@ -7,7 +7,7 @@ use duolog_engine::segment::LogEnd;
 use duolog_lease::event::Hello;
 
 use super::frame::{PeerError, PeerFrame, PeerKind, encode};
-use crate::limits::{PEER_ADDRESS_MAX_BYTES, PEER_MARKS_MAX, PEER_VERSION};
+use crate::limits::{ADDRESS_MAX_BYTES, PEER_MARKS_MAX, PEER_VERSION};
 use crate::wire::BodyError;
 use crate::wire::body::{ends, short, text};
 
@@ -83,7 +83,7 @@ impl PeerHello {
         };
         assert!(marks.len() <= PEER_MARKS_MAX, "a hello has at most 64 epoch marks");
         let address = self.client_address.as_bytes();
-        assert!(address.len() <= PEER_ADDRESS_MAX_BYTES, "an address has at most 255 bytes");
+        assert!(address.len() <= ADDRESS_MAX_BYTES, "an address has at most 255 bytes");
         encode(out, PeerKind::Hello, self.epoch, |out| {
             out.extend_from_slice(&MAGIC);
             out.extend_from_slice(&PEER_VERSION.to_le_bytes());

@@ -28,6 +28,12 @@ impl PeerReader {
         Self::new(&[PeerKind::Welcome, PeerKind::Refused])
     }
 
+    /// For a connection whose hello another thread has read: any message comes next.
+    #[must_use]
+    pub const fn of_greeted() -> Self {
+        Self { received: Received::new(PEER_READ_BYTES), greeting: None }
+    }
+
     const fn new(greeting: &'static [PeerKind]) -> Self {
         Self { received: Received::new(PEER_READ_BYTES), greeting: Some(greeting) }
     }

@@ -32,18 +32,18 @@ mod answers;
 #[cfg(test)]
 mod tests;
 
-use duolog_engine::ids::{ClusterId, NodeId, ShardId};
+use duolog_engine::ids::{ClusterId, LeaseEpoch, NodeId, ShardId};
 
 pub use answers::{Answers, Ticket};
 
 use crate::limits::{
-    BUSY_RETRY_AFTER_MS, CONNECTION_BYTES_MAX_DEFAULT, CONNECTION_REQUESTS_MAX_DEFAULT,
-    CONNECTION_UNSENT_MAX_BYTES_DEFAULT, FRAME_BODY_MAX_BYTES_DEFAULT, IDLE_BUFFER_MAX_BYTES,
-    PAGE_MAX_BYTES, WIRE_VERSION,
+    ADMIN_ANSWER_MAX_BYTES, BUSY_RETRY_AFTER_MS, CONNECTION_BYTES_MAX_DEFAULT,
+    CONNECTION_REQUESTS_MAX_DEFAULT, CONNECTION_UNSENT_MAX_BYTES_DEFAULT,
+    FRAME_BODY_MAX_BYTES_DEFAULT, IDLE_BUFFER_MAX_BYTES, PAGE_MAX_BYTES, WIRE_VERSION,
 };
 use crate::wire::{
     BodyError, Decoded, ErrorCode, ErrorFrame, Frame, FrameError, FrameKind, Hello, HelloAccepted,
-    Message, ReadLog, ReadStream, decode_frame, encode_frame,
+    Message, NodeRole, ReadLog, ReadStream, Standing, decode_frame, encode_frame,
 };
 
 /// What a session has to know about its server.
@@ -92,6 +92,9 @@ pub enum Request<'a> {
     ReadStream(ReadStream<'a>),
     /// A page of a shard's log; the shard exists.
     ReadLog(ReadLog),
+    /// A request of an operator, in JSON; answered by
+    /// [`encode_admin_answer`](crate::wire::encode_admin_answer).
+    Admin(&'a str),
 }
 
 /// What the driver does with the connection next.
@@ -136,10 +139,13 @@ pub struct Session {
     /// How many bytes the frame at the front of `held` lacks as far as known; 0 = not looked at.
     lacking: usize,
     answers: Answers,
+    role: NodeRole,
+    epoch: LeaseEpoch,
+    leader: Box<str>,
 }
 
 impl Session {
-    /// A session that waits for the hello.
+    /// A session that waits for the hello, on a standalone node.
     ///
     /// Panics when the settings leave no room for a single request.
     #[must_use]
@@ -160,6 +166,23 @@ impl Session {
             phase: Phase::Greeting,
             held: Vec::new(),
             lacking: 0,
+            role: NodeRole::Standalone,
+            epoch: LeaseEpoch::NONE,
+            leader: Box::default(),
+        }
+    }
+
+    /// Says what the node is from now on. A client that was greeted is told if it is news, unless
+    /// it takes no answers: then it will learn it from a refusal.
+    pub fn set_standing(&mut self, standing: &Standing<'_>) {
+        let Standing { role, epoch, leader } = *standing;
+        if (role, epoch, leader) == (self.role, self.epoch, &*self.leader) {
+            return;
+        }
+        (self.role, self.epoch) = (role, epoch);
+        self.leader = leader.into();
+        if self.phase == Phase::Serving && !self.answers.is_full() {
+            standing.encode(self.answers.out());
         }
     }
 
@@ -322,9 +345,11 @@ impl Session {
     ) {
         let expected = match frame.kind {
             FrameKind::Hello => self.phase == Phase::Greeting,
-            FrameKind::Append | FrameKind::ReadStream | FrameKind::ReadLog | FrameKind::Ping => {
-                self.phase == Phase::Serving
-            }
+            FrameKind::Append
+            | FrameKind::ReadStream
+            | FrameKind::ReadLog
+            | FrameKind::Ping
+            | FrameKind::Admin => self.phase == Phase::Serving,
             _ => false,
         };
         if !expected {
@@ -346,6 +371,7 @@ impl Session {
                 return self.refuse_shard(frame.correlation, read.shard);
             }
             Ok(Message::ReadLog(read)) => (Request::ReadLog(read), read.page_bytes()),
+            Ok(Message::Admin(json)) => (Request::Admin(json), ADMIN_ANSWER_MAX_BYTES as u32),
             Ok(_) => unreachable!("the kinds that only a server sends were refused above"),
         };
         match self.admit(frame.correlation, cost_bytes) {
@@ -394,8 +420,10 @@ impl Session {
             requests_max: self.settings.requests_max,
             shard,
             bytes_max: self.settings.bytes_max,
+            role: self.role,
+            epoch: self.epoch,
         };
-        accepted.encode(self.answers.out(), correlation);
+        accepted.encode(self.answers.out(), correlation, &self.leader);
         self.phase = Phase::Serving;
     }
 

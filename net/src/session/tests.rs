@@ -3,7 +3,7 @@
 use duolog_engine::ids::{Hlc, LeaseEpoch, Lsn, Revision};
 
 use super::*;
-use crate::wire::{Appended, Copies, StreamSpan};
+use crate::wire::{Appended, Consistency, Copies, NodeRole, StreamSpan};
 
 /// A request as the tests remember it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,7 @@ enum Seen {
     Append(Vec<u8>),
     ReadStream(String),
     ReadLog(ShardId),
+    Admin(String),
 }
 
 /// A session and a driver that keeps every ticket, or answers at once.
@@ -41,6 +42,7 @@ impl Driven {
                 Request::Append(body) => Seen::Append(body.to_vec()),
                 Request::ReadStream(read) => Seen::ReadStream(read.stream.to_owned()),
                 Request::ReadLog(read) => Seen::ReadLog(read.shard),
+                Request::Admin(json) => Seen::Admin(json.to_owned()),
             });
             if *answer_at_once {
                 let number = ticket.correlation();
@@ -123,7 +125,13 @@ fn read(correlation: u64, stream: &str) -> Vec<u8> {
 
 fn read_log(correlation: u64, shard: u32) -> Vec<u8> {
     let mut out = Vec::new();
-    let read = ReadLog { from: Lsn(1), shard: ShardId(shard), events_max: 0, bytes_max: 0 };
+    let read = ReadLog {
+        from: Lsn(1),
+        shard: ShardId(shard),
+        events_max: 0,
+        bytes_max: 0,
+        consistency: Consistency::Any,
+    };
     read.encode(&mut out, correlation);
     out
 }
@@ -184,8 +192,10 @@ fn the_hello_is_answered_with_the_limits() {
         requests_max: 1024,
         shard: ShardId(3),
         bytes_max: 64 << 20,
+        role: NodeRole::Standalone,
+        epoch: LeaseEpoch(0),
     };
-    assert_eq!(Message::decode(&value), Ok(Message::HelloAccepted(expected)));
+    assert_eq!(Message::decode(&value), Ok(Message::HelloAccepted(expected, "")));
     assert!(driven.session.is_greeted());
 }
 
@@ -359,6 +369,26 @@ fn a_driver_that_reads_before_resuming_loses_no_order() {
     }
     let expected: Vec<_> = (1..=6).map(|number| format!("Appended {number}")).collect();
     assert_eq!(answers, expected);
+}
+
+/// Told at the hello, then only when it changes, and not to a client that takes no answers.
+#[test]
+fn a_client_is_told_what_the_node_is_and_becomes() {
+    let mut driven = Driven::new(Settings { unsent_max_bytes: 10, ..Settings::default() });
+    let standing = |role, epoch| Standing { role, epoch: LeaseEpoch(epoch), leader: "a:1" };
+    driven.session.set_standing(&standing(NodeRole::Follower, 3));
+    assert!(driven.answers().is_empty(), "nothing before the hello");
+    driven.give(&hello(None));
+    let told = driven.session.answers().unsent().to_vec();
+    let Ok(Decoded::Complete { value, .. }) = decode_frame(&told, 1 << 20) else { panic!() };
+    let Ok(Message::HelloAccepted(accepted, "a:1")) = Message::decode(&value) else { panic!() };
+    assert_eq!((accepted.role, accepted.epoch), (NodeRole::Follower, LeaseEpoch(3)));
+    driven.session.set_standing(&standing(NodeRole::Leader, 4));
+    assert_eq!(driven.answers(), ["HelloAccepted 0"], "too much is unsent");
+    driven.session.set_standing(&standing(NodeRole::Leader, 4));
+    assert!(driven.answers().is_empty(), "no news");
+    driven.session.set_standing(&standing(NodeRole::Other, 5));
+    assert_eq!(driven.answers(), ["Standing 0"]);
 }
 
 #[test]

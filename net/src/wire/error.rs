@@ -3,11 +3,12 @@
 use std::fmt;
 
 use duolog_engine::append::{AppendError, Expect};
-use duolog_engine::bytes::Cursor;
-use duolog_engine::ids::Revision;
+use duolog_engine::bytes::{Cursor, TooShort};
+use duolog_engine::ids::{LeaseEpoch, Revision};
 
 use super::body::{BodyError, ends, put_text, short, take_text, text};
 use super::frame::{FrameKind, OpenFrame};
+use super::standing::address_length;
 
 const MESSAGE: &str = "error";
 const NO_STREAM_INDEX: u16 = u16::MAX;
@@ -119,6 +120,12 @@ impl ErrorFrame {
         self
     }
 
+    /// Another node leads, or none does: `epoch` is the newest reign known. See
+    /// [`ErrorFrame::encode_with`].
+    pub const fn not_leader(epoch: LeaseEpoch) -> Self {
+        Self::new(ErrorCode::NotLeader).numbers(epoch.0, 0)
+    }
+
     /// A conflict of the stream at `index`: `next` is the revision its next event would get.
     /// Revisions from 2^64-2 on, which no stream reaches, look like "stream exists".
     pub const fn conflict(index: u16, expected: Expect, next: Revision) -> Self {
@@ -134,6 +141,18 @@ impl ErrorFrame {
     /// Appends the frame. `text` says what happened, with which values, what to do; it is written
     /// straight into `out` (`format_args!`) and cut at [`ERROR_TEXT_MAX_BYTES`].
     pub fn encode(&self, out: &mut Vec<u8>, correlation: u64, text: impl fmt::Display) {
+        self.encode_with(out, correlation, text, "");
+    }
+
+    /// [`ErrorFrame::encode`] for [`ErrorCode::NotLeader`] by a node that knows who leads: `leader`
+    /// is the address for clients, at most 255 bytes; empty if not known.
+    pub fn encode_with(
+        &self,
+        out: &mut Vec<u8>,
+        correlation: u64,
+        text: impl fmt::Display,
+        leader: &str,
+    ) {
         let frame = OpenFrame::begin(out, FrameKind::Error, correlation);
         out.extend_from_slice(&self.code.code().to_le_bytes());
         out.extend_from_slice(&self.stream_index.unwrap_or(NO_STREAM_INDEX).to_le_bytes());
@@ -141,6 +160,10 @@ impl ErrorFrame {
         out.extend_from_slice(&self.a.to_le_bytes());
         out.extend_from_slice(&self.b.to_le_bytes());
         put_text(out, text);
+        if self.code == ErrorCode::NotLeader {
+            out.push(address_length(leader));
+            out.extend_from_slice(leader.as_bytes());
+        }
         frame.finish(out);
     }
 }
@@ -174,6 +197,9 @@ pub struct ErrorView<'a> {
     pub b: u64,
     /// What happened, with which values, what to do.
     pub text: &'a str,
+    /// Where clients reach the leader; empty unless the code is [`ErrorCode::NotLeader`] and the
+    /// node knows it.
+    pub leader: &'a str,
 }
 
 impl<'a> ErrorView<'a> {
@@ -186,10 +212,18 @@ impl<'a> ErrorView<'a> {
             Ok((code_number, index, retry_after_ms, (a, b), take_text(&mut cursor)?))
         };
         let (code_number, index, retry_after_ms, (a, b), said) = read().map_err(short(MESSAGE))?;
-        let text = text("error text", said)?;
+        let said = text("error text", said)?;
+        let mut leader = "";
+        if code_number == ErrorCode::NotLeader.code() {
+            let mut read = || -> Result<_, TooShort> {
+                let length = cursor.u8()?;
+                cursor.take(length.into())
+            };
+            leader = text("leader's address", read().map_err(short(MESSAGE))?)?;
+        }
         ends(MESSAGE, cursor.rest())?;
         let stream_index = (index != NO_STREAM_INDEX).then_some(index);
-        Ok(Self { code_number, stream_index, retry_after_ms, a, b, text })
+        Ok(Self { code_number, stream_index, retry_after_ms, a, b, text: said, leader })
     }
 
     /// The code, if this version knows it.
@@ -266,6 +300,20 @@ mod tests {
         let view = ErrorView::decode(&bytes).unwrap();
         assert_eq!(view.text.len(), ERROR_TEXT_MAX_BYTES - 1);
         assert!(view.text.ends_with('ä'));
+    }
+
+    #[test]
+    fn only_not_leader_carries_an_address() {
+        let told = |error: ErrorFrame| {
+            let mut out = Vec::new();
+            error.encode_with(&mut out, 0, "no", "a:1");
+            out.split_off(24 + 28)
+        };
+        assert_eq!(told(ErrorFrame::not_leader(LeaseEpoch(7))), b"no\x03a:1");
+        assert_eq!(told(ErrorFrame::new(ErrorCode::Busy)), b"no");
+        let bytes = body(&ErrorFrame::not_leader(LeaseEpoch(7)), "x");
+        assert_eq!(bytes[28..], [b'x', 0]);
+        assert_eq!(ErrorView::decode(&bytes[..29]), Err(BodyError::TooShort("error")));
     }
 
     #[test]

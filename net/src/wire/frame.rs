@@ -32,11 +32,17 @@ pub enum FrameKind {
     Pong = 10,
     /// A refusal, or the news that an outcome is not known.
     Error = 11,
+    /// A request of an operator.
+    Admin = 12,
+    /// Its answer.
+    AdminAnswer = 13,
+    /// What the node is now; the server sends it unasked.
+    Standing = 14,
 }
 
 impl FrameKind {
     /// Every kind, in the order of the numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Hello,
         Self::HelloAccepted,
         Self::Append,
@@ -48,6 +54,9 @@ impl FrameKind {
         Self::Ping,
         Self::Pong,
         Self::Error,
+        Self::Admin,
+        Self::AdminAnswer,
+        Self::Standing,
     ];
 
     /// The wire's number.
@@ -75,7 +84,7 @@ pub enum FrameError {
         correlation: u64,
     },
     /// No such kind.
-    #[error("unknown frame kind {kind}: this version knows 1 to 11")]
+    #[error("unknown frame kind {kind}: this version knows 1 to 14")]
     UnknownKind {
         /// The number.
         kind: u16,
@@ -293,7 +302,7 @@ mod tests {
             assert_eq!(FrameKind::from_code(kind.code()), Some(*kind));
         }
         assert_eq!(FrameKind::from_code(0), None);
-        assert_eq!(FrameKind::from_code(12), None);
+        assert_eq!(FrameKind::from_code(15), None);
     }
 
     #[test]

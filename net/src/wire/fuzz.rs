@@ -45,8 +45,17 @@ fn fuzz_body(frame: &super::Frame<'_>) {
             read.encode(&mut out, frame.correlation);
             assert_eq!(&out[FRAME_HEADER_BYTES..], frame.body);
         }
+        Message::Standing(standing) => {
+            standing.encode(&mut out);
+            assert_eq!(&out[FRAME_HEADER_BYTES..], frame.body);
+        }
+        Message::HelloAccepted(accepted, leader) => {
+            accepted.encode(&mut out, frame.correlation, leader);
+            assert_eq!(&out[FRAME_HEADER_BYTES..], frame.body);
+        }
         Message::Hello(_)
-        | Message::HelloAccepted(_)
+        | Message::Admin(_)
+        | Message::AdminAnswer(_)
         | Message::Appended(_)
         | Message::Ping(_)
         | Message::Pong(_)

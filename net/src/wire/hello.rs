@@ -1,10 +1,11 @@
 //! Hello and its answer: which version is spoken, which shard serves, which limits hold.
 
 use duolog_engine::bytes::Cursor;
-use duolog_engine::ids::{ClusterId, NodeId, ShardId};
+use duolog_engine::ids::{ClusterId, LeaseEpoch, NodeId, ShardId};
 
-use super::body::{BodyError, ends, short};
+use super::body::{BodyError, ends, short, text};
 use super::frame::{FrameKind, OpenFrame};
+use super::standing::{NodeRole, address_length};
 use crate::limits::WIRE_VERSION;
 
 const MAGIC: [u8; 8] = *b"DUOLOG\0\0";
@@ -100,14 +101,18 @@ pub struct HelloAccepted {
     pub shard: ShardId,
     /// Bytes in flight allowed on this connection.
     pub bytes_max: u32,
+    /// What the node is.
+    pub role: NodeRole,
+    /// Of which reign; see [`super::Standing::epoch`].
+    pub epoch: LeaseEpoch,
 }
 
 impl HelloAccepted {
-    /// Appends the frame.
-    pub fn encode(&self, out: &mut Vec<u8>, correlation: u64) {
+    /// Appends the frame. `leader`: see [`super::Standing::leader`].
+    pub fn encode(&self, out: &mut Vec<u8>, correlation: u64, leader: &str) {
         let frame = OpenFrame::begin(out, FrameKind::HelloAccepted, correlation);
         out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&[0; 2]);
+        out.extend_from_slice(&[self.role as u8, address_length(leader)]);
         out.extend_from_slice(&self.shard_count.to_le_bytes());
         out.extend_from_slice(&self.cluster.0.to_le_bytes());
         out.extend_from_slice(&self.node.0.to_le_bytes());
@@ -116,16 +121,17 @@ impl HelloAccepted {
         out.extend_from_slice(&self.requests_max.to_le_bytes());
         out.extend_from_slice(&self.shard.0.to_le_bytes());
         out.extend_from_slice(&self.bytes_max.to_le_bytes());
+        out.extend_from_slice(&self.epoch.0.to_le_bytes());
+        out.extend_from_slice(leader.as_bytes());
         frame.finish(out);
     }
 
-    /// Decodes a body.
-    pub fn decode(body: &[u8]) -> Result<Self, BodyError> {
+    /// Decodes a body: the message, and the leader's address.
+    pub fn decode(body: &[u8]) -> Result<(Self, &str), BodyError> {
         let mut cursor = Cursor::new(body);
         let mut read = || {
-            let version = cursor.u16()?;
-            let _reserved = cursor.u16()?;
-            Ok(Self {
+            let (version, role, length) = (cursor.u16()?, cursor.u8()?, cursor.u8()?);
+            let accepted = Self {
                 version,
                 shard_count: cursor.u32()?,
                 cluster: ClusterId(cursor.u128()?),
@@ -135,11 +141,15 @@ impl HelloAccepted {
                 requests_max: cursor.u32()?,
                 shard: ShardId(cursor.u32()?),
                 bytes_max: cursor.u32()?,
-            })
+                role: NodeRole::Other,
+                epoch: LeaseEpoch(cursor.u64()?),
+            };
+            Ok((accepted, role, cursor.take(length.into())?))
         };
-        let accepted = read().map_err(short(ACCEPTED))?;
+        let (accepted, role, leader) = read().map_err(short(ACCEPTED))?;
         ends(ACCEPTED, cursor.rest())?;
-        Ok(accepted)
+        let leader = text("leader's address", leader)?;
+        Ok((Self { role: NodeRole::decode(role)?, ..accepted }, leader))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Any message, by the kind of its frame.
 
+use super::admin::{decode_admin, decode_admin_answer};
 use super::appended::AppendedView;
 use super::body::BodyError;
 use super::error::ErrorView;
@@ -7,6 +8,7 @@ use super::frame::{Frame, FrameKind};
 use super::hello::{Hello, HelloAccepted};
 use super::page::{LogPage, StreamPage};
 use super::read::{ReadLog, ReadStream};
+use super::standing::Standing;
 use crate::limits::PING_MAX_BYTES;
 
 /// A frame's body, decoded as its kind says.
@@ -14,8 +16,8 @@ use crate::limits::PING_MAX_BYTES;
 pub enum Message<'a> {
     /// First frame of a client.
     Hello(Hello),
-    /// The server's answer to it.
-    HelloAccepted(HelloAccepted),
+    /// The server's answer to it, and the leader's address (see [`Standing::leader`]).
+    HelloAccepted(HelloAccepted, &'a str),
     /// An append: the bytes that `AppendView::parse` takes.
     Append(&'a [u8]),
     /// A receipt.
@@ -34,6 +36,12 @@ pub enum Message<'a> {
     Pong(&'a [u8]),
     /// A refusal.
     Error(ErrorView<'a>),
+    /// A request of an operator, in JSON.
+    Admin(&'a str),
+    /// Its answer, in JSON.
+    AdminAnswer(&'a str),
+    /// What the node is now.
+    Standing(Standing<'a>),
 }
 
 impl<'a> Message<'a> {
@@ -42,7 +50,10 @@ impl<'a> Message<'a> {
         let body = frame.body;
         Ok(match frame.kind {
             FrameKind::Hello => Self::Hello(Hello::decode(body)?),
-            FrameKind::HelloAccepted => Self::HelloAccepted(HelloAccepted::decode(body)?),
+            FrameKind::HelloAccepted => {
+                let (accepted, leader) = HelloAccepted::decode(body)?;
+                Self::HelloAccepted(accepted, leader)
+            }
             FrameKind::Append => Self::Append(body),
             FrameKind::Appended => Self::Appended(AppendedView::decode(body)?),
             FrameKind::ReadStream => Self::ReadStream(ReadStream::decode(body)?),
@@ -52,6 +63,9 @@ impl<'a> Message<'a> {
             FrameKind::Ping => Self::Ping(ping_body("ping", body)?),
             FrameKind::Pong => Self::Pong(ping_body("pong", body)?),
             FrameKind::Error => Self::Error(ErrorView::decode(body)?),
+            FrameKind::Admin => Self::Admin(decode_admin(body)?),
+            FrameKind::AdminAnswer => Self::AdminAnswer(decode_admin_answer(body)?),
+            FrameKind::Standing => Self::Standing(Standing::decode(body)?),
         })
     }
 }

@@ -23,6 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod admin;
 mod appended;
 pub(crate) mod body;
 mod buffer;
@@ -33,7 +34,9 @@ mod hello;
 mod message;
 mod page;
 mod read;
+mod standing;
 
+pub use admin::{encode_admin, encode_admin_answer};
 pub use appended::{Appended, AppendedView, Copies, StreamSpan};
 pub use body::BodyError;
 pub use buffer::FrameBuffer;
@@ -47,3 +50,4 @@ pub use hello::{Hello, HelloAccepted};
 pub use message::Message;
 pub use page::{LogPage, LogTail, OpenPage, RecordsView, StreamPage, StreamTail};
 pub use read::{Consistency, Direction, ReadLog, ReadStream};
+pub use standing::{NodeRole, Standing};

@@ -32,6 +32,16 @@ pub enum Consistency {
     Any = 1,
 }
 
+impl Consistency {
+    const fn decode(code: u8) -> Result<Self, BodyError> {
+        match code {
+            0 => Ok(Self::Linearizable),
+            1 => Ok(Self::Any),
+            other => Err(BodyError::UnknownValue { field: "consistency", value: other as u64 }),
+        }
+    }
+}
+
 /// A request for a page of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadStream<'a> {
@@ -124,11 +134,7 @@ impl<'a> ReadStream<'a> {
             1 => Direction::Backwards,
             other => return Err(unknown("direction", other)),
         };
-        let consistency = match consistency {
-            0 => Consistency::Linearizable,
-            1 => Consistency::Any,
-            other => return Err(unknown("consistency", other)),
-        };
+        let consistency = Consistency::decode(consistency)?;
         if reserved != 0 {
             return Err(BodyError::Reserved(STREAM));
         }
@@ -154,6 +160,8 @@ pub struct ReadLog {
     pub events_max: u32,
     /// Bytes of records at most; see [`ReadLog::page_bytes`].
     pub bytes_max: u32,
+    /// How fresh.
+    pub consistency: Consistency,
 }
 
 impl ReadLog {
@@ -170,7 +178,7 @@ impl ReadLog {
         out.extend_from_slice(&self.shard.0.to_le_bytes());
         out.extend_from_slice(&self.events_max.to_le_bytes());
         out.extend_from_slice(&self.bytes_max.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&[self.consistency as u8, 0, 0, 0]);
         frame.finish(out);
     }
 
@@ -183,15 +191,16 @@ impl ReadLog {
                 shard: ShardId(cursor.u32()?),
                 events_max: cursor.u32()?,
                 bytes_max: cursor.u32()?,
+                consistency: Consistency::Linearizable,
             };
-            Ok((request, cursor.u32()?))
+            Ok((request, cursor.u8()?, cursor.take(3)?))
         };
-        let (request, reserved) = read().map_err(short(LOG))?;
-        if reserved != 0 {
+        let (request, consistency, reserved) = read().map_err(short(LOG))?;
+        if reserved != [0; 3] {
             return Err(BodyError::Reserved(LOG));
         }
         ends(LOG, cursor.rest())?;
-        Ok(request)
+        Ok(Self { consistency: Consistency::decode(consistency)?, ..request })
     }
 }
 

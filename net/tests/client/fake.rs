@@ -5,8 +5,8 @@ use std::time::Duration;
 use duolog_net::client::{Client, ClientBuilder, ClusterId, Hlc, LeaseEpoch, Lsn, NodeId};
 use duolog_net::client::{Copies, Revision, ShardId};
 use duolog_net::wire::{
-    Appended, ErrorFrame, FrameBuffer, FrameKind, Hello, HelloAccepted, Message, StreamSpan,
-    encode_frame,
+    Appended, ErrorFrame, FrameBuffer, FrameKind, Hello, HelloAccepted, Message, NodeRole,
+    StreamSpan, encode_frame,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -34,6 +34,8 @@ pub fn accepted() -> HelloAccepted {
         requests_max: 16,
         shard: ShardId(0),
         bytes_max: 8 << 20,
+        role: NodeRole::Standalone,
+        epoch: LeaseEpoch(0),
     }
 }
 
@@ -41,13 +43,15 @@ pub struct Fake {
     listener: TcpListener,
     pub address: String,
     pub accepted: HelloAccepted,
+    /// The leader's address, as told in the answer to a hello.
+    pub leader: String,
 }
 
 impl Fake {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound port").to_string();
-        Self { listener, address, accepted: accepted() }
+        Self { listener, address, accepted: accepted(), leader: String::new() }
     }
 
     /// The next connection, before its hello was read.
@@ -63,7 +67,7 @@ impl Fake {
         assert_eq!(hello.kind, FrameKind::Hello);
         Hello::decode(&hello.body).expect("a hello");
         let mut out = Vec::new();
-        self.accepted.encode(&mut out, hello.correlation);
+        self.accepted.encode(&mut out, hello.correlation, &self.leader);
         peer.send(&out).await;
         peer
     }

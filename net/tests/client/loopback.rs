@@ -10,7 +10,7 @@ use duolog_net::client::{Client, Copies, Event, Expect, Hlc, LeaseEpoch, Lsn, Re
 use duolog_net::session::{Answers, Flow, Request, Session, Settings, Ticket};
 use duolog_net::wire::{
     Appended, Direction, ErrorFrame, LogPage, LogTail, ReadLog, ReadStream, StreamPage, StreamSpan,
-    StreamTail,
+    StreamTail, encode_admin_answer,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +33,9 @@ impl Store {
             Request::ReadStream(read) => answers.answer(ticket, |out, correlation| {
                 self.read_stream(&read, out, correlation);
             }),
+            Request::Admin(json) => {
+                answers.answer(ticket, |out, number| encode_admin_answer(out, number, json));
+            }
             Request::ReadLog(read) => answers.answer(ticket, |out, correlation| {
                 self.read_log(&read, out, correlation);
             }),

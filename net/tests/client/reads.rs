@@ -237,8 +237,13 @@ async fn a_log_is_read_from_a_position_and_goes_on_at_the_end() {
             [(4, &[4, 5], false), (6, &[6], true), (7, &[7], true)];
         for (from, lsns, end) in pages {
             let request = peer.request().await;
-            let expected =
-                ReadLog { from: Lsn(from), shard: ShardId(3), events_max: 0, bytes_max: 77 };
+            let expected = ReadLog {
+                from: Lsn(from),
+                shard: ShardId(3),
+                events_max: 0,
+                bytes_max: 77,
+                consistency: Consistency::Linearizable,
+            };
             assert_eq!(message(&request), Message::ReadLog(expected));
             answer_log(&mut peer, request.correlation, lsns, lsns[lsns.len() - 1] + 1, end).await;
         }

@@ -10,9 +10,9 @@ use duolog_engine::ids::{Lsn, ShardId};
 use duolog_net::client::RecordedEvent;
 use duolog_net::limits::answer_body_max_bytes;
 use duolog_net::wire::{
-    Appended, AppendedView, ErrorCode, ErrorView, FrameBuffer, FrameKind, Hello, HelloAccepted,
-    LogTail, Message, ReadLog, ReadStream, RecordsView, StreamSpan, StreamTail, encode_append,
-    encode_frame,
+    Appended, AppendedView, Consistency, ErrorCode, ErrorView, FrameBuffer, FrameKind, Hello,
+    HelloAccepted, LogTail, Message, ReadLog, ReadStream, RecordsView, StreamSpan, StreamTail,
+    encode_append, encode_frame,
 };
 
 /// How long an answer may take unless a test says otherwise.
@@ -325,7 +325,13 @@ impl Wire {
     /// When a page does not come.
     pub fn log(&mut self, shard: u32, from: u64) -> Vec<RecordedEvent> {
         let shard = ShardId(shard);
-        let mut read = ReadLog { from: Lsn(from), shard, events_max: 0, bytes_max: 4 << 20 };
+        let mut read = ReadLog {
+            from: Lsn(from),
+            shard,
+            events_max: 0,
+            bytes_max: 4 << 20,
+            consistency: Consistency::Linearizable,
+        };
         let mut events = Vec::new();
         loop {
             let correlation = self.send_log(&read).expect("the server takes the read");
@@ -350,7 +356,7 @@ fn records(records: RecordsView<'_>) -> io::Result<Vec<RecordedEvent>> {
 
 fn owned(message: &Message<'_>) -> io::Result<Answer> {
     Ok(match message {
-        Message::HelloAccepted(accepted) => Answer::Accepted(*accepted),
+        Message::HelloAccepted(accepted, _) => Answer::Accepted(*accepted),
         Message::Appended(view) => Answer::Appended(receipt(view)),
         Message::StreamPage(page) => {
             Answer::Stream(Page { events: records(page.records)?, tail: page.tail })

@@ -20,11 +20,20 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// Opens this shard's listening socket.
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    open(address, true)
+}
+
+/// Opens a listening socket that is no other process's and no other shard's.
+pub(super) fn listen_alone(address: SocketAddr) -> io::Result<TcpListener> {
+    open(address, false)
+}
+
+fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    sockopt::set_socket_reuseport(&socket, true)?;
+    sockopt::set_socket_reuseport(&socket, shared)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     #[expect(unsafe_code, reason = "the runtime takes a socket only as a raw descriptor")]
@@ -52,6 +61,8 @@ pub(super) async fn run(shard: Rc<ShardLoop>, listener: TcpListener) {
 
 /// Serves a connection in a task of its own.
 pub(super) fn take(shard: &Rc<ShardLoop>, stream: TcpStream, session: Session) {
+    let mut session = session;
+    shard.introduce(&mut session);
     let connection = Connection::new(stream, session, shard.now_us());
     let slot = shard.connections.borrow_mut().insert(Rc::clone(&connection));
     let shard = Rc::clone(shard);

@@ -5,13 +5,17 @@ use std::rc::Rc;
 use duolog_engine::append::AppendView;
 use duolog_engine::ids::ShardId;
 use duolog_engine::route::shard_of;
-use duolog_engine::shard::{self, Actions, Event, Outcome, RequestId};
+use duolog_engine::shard::{self, Actions, Event, Outcome, Refusal, RequestId};
 use duolog_net::session::{Answers, Request, Ticket};
-use duolog_net::wire::{Appended, Copies, ErrorCode, ErrorFrame, ReadStream, StreamSpan};
+use duolog_net::wire::{
+    Appended, Copies, ErrorCode, ErrorFrame, ReadStream, StreamSpan, encode_admin_answer,
+};
 
 use super::connection::Connection;
 use super::shard_loop::{Origin, ShardLoop};
 use super::{log_read, stream_read};
+use crate::serve::admin;
+use crate::serve::cluster::message::ToControl;
 use crate::serve::inbox::{ForeignRequest, Message};
 use crate::serve::refusal::{self, RefusalText};
 
@@ -65,6 +69,25 @@ impl ShardLoop {
                 let correlation = ticket.correlation();
                 let id = self.insert(Origin::Local(Rc::clone(connection), ticket));
                 log_read::spawn(self, id, correlation, read);
+            }
+            Request::Admin(json) if self.pair.is_some() => {
+                let (correlation, body) = (ticket.correlation(), json.as_bytes().to_vec());
+                let id = self.insert(Origin::Local(Rc::clone(connection), ticket));
+                let from = self.id();
+                self.tell_control(ToControl::Admin { from, id, correlation, body });
+            }
+            Request::Admin(json) => self.admin(ticket, json, answers),
+        }
+    }
+
+    /// An operator's request.
+    fn admin(&self, ticket: Ticket, json: &str, answers: &mut Answers) {
+        match admin::answer(json, &self.session_settings(), &self.inboxes) {
+            Ok(answer) => answers.answer(ticket, |out, correlation| {
+                encode_admin_answer(out, correlation, &answer);
+            }),
+            Err(refused) => {
+                answers.refuse(ticket, &ErrorFrame::new(ErrorCode::BadRequest), refused);
             }
         }
     }
@@ -139,6 +162,9 @@ impl ShardLoop {
 
     fn encode(&self, out: &mut Vec<u8>, correlation: u64, outcome: &Outcome, actions: &Actions) {
         match outcome {
+            Outcome::Refused(refused @ Refusal::NotLeader) => {
+                self.refuse_as_follower(out, correlation, RefusalText(refused));
+            }
             Outcome::Refused(refused) => {
                 refusal::frame(refused).encode(out, correlation, RefusalText(refused));
             }

@@ -8,11 +8,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use duolog_engine::disk::uring::LogFile;
+use duolog_engine::ids::LeaseEpoch;
 use duolog_engine::shard::{Actions, Event};
 use glommio::{LocalExecutorBuilder, Placement};
 
 use super::shard_loop::{Parts, ShardLoop};
-use super::{accept, inbox_loop};
+use super::{accept, inbox_loop, pair};
 
 /// Memory for block writes and reads, bytes, taken from the locked-memory limit three times:
 /// enough for the blocks in flight of ordinary size; larger ones use ordinary memory.
@@ -39,6 +40,17 @@ pub struct ShardSetup {
     pub cpus: Option<Vec<usize>>,
     /// Told once the shard takes clients, or why it does not.
     pub ready: crossbeam::channel::Sender<io::Result<SocketAddr>>,
+    /// Shard 0 of a pair.
+    pub control: Option<ControlSetup>,
+}
+
+/// What the lease machine's driver starts with.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlSetup {
+    /// Where the other node connects.
+    pub listen: SocketAddr,
+    /// The epoch on disk.
+    pub promised: LeaseEpoch,
 }
 
 /// Starts the shard's thread.
@@ -79,7 +91,7 @@ fn pin(cpus: &[usize]) -> io::Result<()> {
 }
 
 async fn run(setup: ShardSetup) {
-    let ShardSetup { parts, bell, listen, ready, .. } = setup;
+    let ShardSetup { parts, bell, listen, ready, control, .. } = setup;
     let shard = ShardLoop::new(parts);
     if let Err(error) = open_active(&shard).await {
         return report(&ready, Err(error));
@@ -96,6 +108,15 @@ async fn run(setup: ShardSetup) {
     // The first step asks for segments.
     shard.perform(Actions::default());
     shard.step(Event::Tick);
+    if shard.pair.is_some() {
+        pair::start(&shard);
+    }
+    if let Some(ControlSetup { listen, promised }) = control {
+        match pair::start_control(&shard, listen, promised) {
+            Ok(control) => shard.control.replace(Some(control)),
+            Err(error) => return report(&ready, Err(error)),
+        };
+    }
     glommio::spawn_local(accept::run(Rc::clone(&shard), listener)).detach();
     report(&ready, Ok(address));
     shard.stopped.wait().await;
@@ -129,6 +150,7 @@ async fn tick(shard: Rc<ShardLoop>) {
         glommio::timer::sleep(TICK).await;
         shard.step(Event::Tick);
         shard.deliver_late();
+        shard.tick_pair();
         shard.cool_waiting();
     }
 }

@@ -75,6 +75,15 @@ fn take(shard: &Rc<ShardLoop>, message: Message) {
             shard.shard.borrow_mut().set_runs(indexes.runs.clone());
             shard.indexes.replace(indexes);
         }
+        Message::Pair(message) => shard.hear(message),
+        Message::Control(message) => {
+            let control = shard.control.borrow().clone();
+            match control {
+                Some(control) => control.hear(message),
+                // The control starts with its shard, before anybody can have asked.
+                None => tracing::warn!(event = "control_missing", ?message),
+            }
+        }
         Message::Drain => {
             shard.stopping.set(true);
             shard.step(Event::Drain);

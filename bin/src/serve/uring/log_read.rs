@@ -35,7 +35,7 @@ impl LogMap {
     }
 
     /// Where a walk to `lsn` begins, and the next LSN there.
-    fn start(&self, lsn: Lsn, align_bytes: u32) -> Option<(Place, Lsn)> {
+    pub(super) fn start(&self, lsn: Lsn, align_bytes: u32) -> Option<(Place, Lsn)> {
         if let Some(hint) = self.hints.get(&lsn) {
             return Some(*hint);
         }
@@ -44,7 +44,7 @@ impl LogMap {
         Some((Place { generation: *generation, offset: align_bytes }, base.next()))
     }
 
-    fn next_segment(&self, generation: Generation) -> Option<(Generation, Lsn)> {
+    pub(super) fn next_segment(&self, generation: Generation) -> Option<(Generation, Lsn)> {
         let behind = self.segments.partition_point(|(known, _)| *known <= generation);
         self.segments.get(behind).copied()
     }

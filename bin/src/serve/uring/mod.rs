@@ -9,10 +9,11 @@ mod fetch;
 mod inbox_loop;
 mod log_read;
 mod notify;
+mod pair;
 mod shard_loop;
 mod stream_read;
 mod sweep;
 
-pub use executor::{ShardSetup, spawn};
+pub use executor::{ControlSetup, ShardSetup, spawn};
 pub use log_read::LogMap;
 pub use shard_loop::Parts;

@@ -20,8 +20,10 @@ use super::connection::Connection;
 use super::fetch::IndexFiles;
 use super::log_read::LogMap;
 use super::notify::Notify;
+use super::pair::{Calls, Control, Member};
 use crate::serve::background::FileJob;
 use crate::serve::clock::Clock;
+use crate::serve::cluster::PairSettings;
 use crate::serve::inbox::{Inbox, Message};
 use crate::serve::index::{IndexJob, SavedIndexes};
 
@@ -38,7 +40,11 @@ pub(super) enum Origin {
 #[derive(Debug)]
 pub(super) struct ShardLoop {
     pub shard: RefCell<Shard>,
-    pub(super) actions: RefCell<Actions>,
+    pub(in crate::serve) actions: RefCell<Actions>,
+    /// The shard's part in a pair; none on a standalone node.
+    pub(super) pair: Option<Member>,
+    /// Shard 0 of a pair: the lease machine's driver.
+    pub(super) control: RefCell<Option<Rc<Control>>>,
     pub requests: RefCell<Slab<Origin>>,
     pub connections: RefCell<Slab<Rc<Connection>>>,
     pub(super) dirty: RefCell<Vec<Rc<Connection>>>,
@@ -86,6 +92,7 @@ pub struct Parts {
     pub file_jobs: Sender<FileJob>,
     pub index_jobs: Sender<IndexJob>,
     pub clock: Clock,
+    pub pair: Option<Arc<PairSettings>>,
 }
 
 /// Bytes read from a socket in one go, for all connections of the shard in turn.
@@ -94,8 +101,15 @@ const READ_BYTES: usize = 64 << 10;
 impl ShardLoop {
     pub(super) fn new(parts: Parts) -> Rc<Self> {
         let align_bytes = parts.shard.config().layout.align_bytes;
+        let inbox = Arc::clone(&parts.inboxes[parts.session_settings.shard.0 as usize]);
+        let pair = parts.pair.map(|settings| {
+            let calls = Rc::new(Calls::new(settings.store.clone(), inbox));
+            Member::new(settings, calls)
+        });
         Rc::new(Self {
             actions: RefCell::default(),
+            pair,
+            control: RefCell::default(),
             requests: RefCell::new(Slab::with_capacity(1024)),
             connections: RefCell::default(),
             dirty: RefCell::default(),
@@ -132,6 +146,11 @@ impl ShardLoop {
 
     pub(super) const fn session_settings(&self) -> Settings {
         self.session_settings
+    }
+
+    /// The clocks as last looked at.
+    pub(super) fn now(&self) -> Now {
+        self.now.get()
     }
 
     /// The time as last looked at.
@@ -184,12 +203,13 @@ impl ShardLoop {
                 Action::SaveIndex { generation } => self.save_index(generation),
                 Action::WriteMark { end } => self.send_file_job(FileJob::Mark(self.id(), end)),
                 Action::Committed { .. } => {}
-                // A standalone node follows nobody.
-                Action::Durable { .. } | Action::BlockRefused { .. } => {}
+                Action::Durable { epoch, lsn } => self.ack(epoch, lsn),
+                Action::BlockRefused { reason } => self.refuse_block(&reason),
                 Action::Poisoned => self.die(),
                 Action::Drained => {
                     self.drained.set(true);
                     self.inbox().drained.store(true, Ordering::Release);
+                    self.tell_drained();
                 }
             }
         }
@@ -197,10 +217,12 @@ impl ShardLoop {
         actions.clear();
         self.actions.replace(actions);
         self.send_dirty();
+        self.after_step();
         if self.shard.borrow().wants_flush() {
             self.committer.ring();
         }
         self.inbox().work.store(self.requests.borrow().len() as u64, Ordering::Relaxed);
+        self.inbox().committed.store(self.shard.borrow().committed().lsn.0, Ordering::Relaxed);
         self.tick();
     }
 
@@ -221,6 +243,7 @@ impl ShardLoop {
         }
         let file = self.writer(place.generation);
         let shard = self.shard.borrow();
+        self.send_to_peer(&shard, first_lsn);
         let buffer = file.buffer(header.as_ref(), shard.write_parts(first_lsn, blocks));
         drop(shard);
         let shard = Rc::clone(self);
@@ -248,8 +271,14 @@ impl ShardLoop {
         self.sweeping.set(true);
         self.step(Event::BlockWritten { first_lsn });
         self.sweep();
+        self.cool_if_idle();
+    }
+
+    /// Gives the sockets back to their readers when no block is under way.
+    pub(super) fn cool_if_idle(&self) {
         let shard = self.shard.borrow();
-        if !shard.is_writing() && !shard.wants_flush() {
+        let committed = shard.end().lsn == shard.committed().lsn;
+        if committed && !shard.is_writing() && !shard.wants_flush() {
             drop(shard);
             self.cool_all();
         }
@@ -268,6 +297,16 @@ impl ShardLoop {
     /// Makes a segment known as ready for writing.
     pub(super) fn add_writer(&self, generation: Generation, file: LogFile) {
         self.writers.borrow_mut().push((generation, Rc::new(file)));
+    }
+
+    /// Lets go of all of them: the log has been cut.
+    pub(super) fn drop_writers(&self) {
+        self.writers.borrow_mut().clear();
+    }
+
+    /// Keeps a message for an inbox that is full.
+    pub(super) fn send_late(&self, to: ShardId, message: Message) {
+        self.undelivered.borrow_mut().push_back((to, message));
     }
 
     pub(super) fn send_file_job(&self, job: FileJob) {

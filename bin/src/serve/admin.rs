@@ -1,0 +1,114 @@
+//! What an operator asks a standalone node, and its answers. The members of an answer are described
+//! in docs/OPERATIONS.md, "Status".
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use duolog_net::session::Settings;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::inbox::Inbox;
+
+/// A request, as `{"command": …}`.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+enum Command {
+    /// What the node is.
+    Status,
+    /// Give the lead to the other node.
+    Handoff,
+    /// Change the members.
+    Replace,
+}
+
+/// Why an operator's request is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// Not a request of this version.
+    #[error("the admin request {0:?} is not understood: {1}")]
+    NotUnderstood(String, serde_json::Error),
+    /// It takes a pair.
+    #[error("{0} needs a pair of nodes, and this node is standalone: nothing was done")]
+    Standalone(&'static str),
+}
+
+/// The answer to `request`.
+pub fn answer(
+    request: &str,
+    settings: &Settings,
+    inboxes: &[Arc<Inbox>],
+) -> Result<String, Refused> {
+    let command = serde_json::from_str(request)
+        .map_err(|error| Refused::NotUnderstood(request.to_owned(), error))?;
+    match command {
+        Command::Status => Ok(status(settings, inboxes)),
+        Command::Handoff => Err(Refused::Standalone("handoff")),
+        Command::Replace => Err(Refused::Standalone("node replace")),
+    }
+}
+
+fn status(settings: &Settings, inboxes: &[Arc<Inbox>]) -> String {
+    let node = settings.node.to_string();
+    let shards = (0_u32..).zip(inboxes).map(|(shard, inbox)| {
+        let committed = inbox.committed.load(Ordering::Relaxed);
+        json!({
+            "shard": shard,
+            "lsn": committed,
+            "durable": committed,
+            "committed": committed,
+            "lag": 0,
+        })
+    });
+    json!({
+        "node": node,
+        "cluster": settings.cluster.to_string(),
+        "role": "standalone",
+        "status": "serving",
+        "reason": null,
+        "epoch": 0,
+        "lease_remaining_ms": null,
+        "in_sync": [node],
+        "peer": null,
+        "acks_go_to": "disk",
+        "shards": shards.collect::<Vec<_>>(),
+        "failovers": [],
+        "skew_ms": {"peer": null, "s3": null},
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(request: &str) -> Result<String, Refused> {
+        let (inbox, _bell) = Inbox::new().expect("a socket pair");
+        inbox.committed.store(42, Ordering::Relaxed);
+        answer(request, &Settings::default(), &[Arc::new(inbox)])
+    }
+
+    #[test]
+    fn a_standalone_node_tells_its_shards() {
+        let answer = ask(r#"{"command":"status"}"#).expect("a status");
+        let status: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!(
+            (&status["role"], &status["acks_go_to"]),
+            (&json!("standalone"), &json!("disk"))
+        );
+        assert_eq!(
+            (&status["shards"][0]["shard"], &status["shards"][0]["committed"]),
+            (&json!(0), &json!(42))
+        );
+    }
+
+    #[test]
+    fn a_standalone_node_refuses_what_takes_a_pair() {
+        for request in [r#"{"command":"handoff"}"#, r#"{"command":"replace","dead":"x"}"#] {
+            let refused = ask(request).expect_err("no pair");
+            assert!(refused.to_string().contains("needs a pair of nodes"), "{refused}");
+        }
+        let refused = ask(r#"{"command":"shred"}"#).expect_err("no command").to_string();
+        assert!(refused.contains("shred") && refused.contains("not understood"), "{refused}");
+    }
+}

@@ -1,0 +1,212 @@
+//! The way from a shard to the bucket: the side thread makes the calls, answers go into the inbox
+//! of the shard that asked.
+//!
+//! Two lanes: calls about the lease never wait behind uploads of the chain.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use duolog_s3client::answer::Written;
+use duolog_s3client::etag::ETag;
+use duolog_s3client::key::ObjectKey;
+use duolog_s3client::request::{Condition, ListQuery};
+use duolog_s3client::{Client, Error};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::serve::cluster::message::ToShard;
+use crate::serve::inbox::{Inbox, Message};
+
+/// Calls that wait for the side thread, at most; a shard that finds it full tries again later.
+const CALLS_MAX: usize = 4096;
+/// Calls of one lane under way at one time.
+const LANE_MAX: usize = 32;
+/// How long one call about the lease may take before its outcome counts as unknown: well below the
+/// time a lease lasts, so that a new attempt still helps.
+const LEASE_CALL_MAX: Duration = Duration::from_secs(3);
+
+/// What is asked of the bucket.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// Read an object.
+    Get(ObjectKey),
+    /// Create an object; one attempt.
+    Create(ObjectKey, Bytes),
+    /// Replace the version with this tag; one attempt.
+    Replace(ObjectKey, Bytes, ETag),
+    /// Write an object, whatever is there.
+    Put(ObjectKey, Bytes),
+    /// Remove an object.
+    Delete(ObjectKey),
+    /// All keys with this prefix, behind this one.
+    List(String, Option<String>),
+    /// No question to the bucket: the address of `host:port`, since names take time to resolve.
+    Resolve(String),
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// The object.
+    Found(Bytes, ETag),
+    /// There is none.
+    Absent,
+    /// Written; its tag.
+    Stored(ETag),
+    /// The condition did not hold.
+    Conflict,
+    /// Written, or not, or later.
+    Unknown,
+    /// The keys of a listing with their sizes in bytes, in order.
+    Listed(Vec<(String, u64)>),
+    /// Removed.
+    Removed,
+    /// The address of a name.
+    Address(SocketAddr),
+    /// A name has no address.
+    NoAddress(String),
+    /// Certainly not done.
+    Failed(Arc<Error>),
+}
+
+/// Which queue a call waits in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The lease object and what decides over it.
+    Lease,
+    /// Everything else.
+    Bulk,
+}
+
+#[derive(Debug)]
+struct Call {
+    ask: Ask,
+    lane: Lane,
+    id: u64,
+    inbox: Arc<Inbox>,
+}
+
+/// The shards' end.
+#[derive(Clone, Debug)]
+pub struct Store {
+    calls: mpsc::Sender<Call>,
+    counters: Arc<Counters>,
+}
+
+/// What was asked of the bucket so far.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Calls, whatever they were.
+    pub calls: AtomicU64,
+    /// Those that failed or stayed unknown.
+    pub failed: AtomicU64,
+}
+
+/// The side thread's end.
+#[derive(Debug)]
+pub struct Runner {
+    client: Client,
+    calls: mpsc::Receiver<Call>,
+    counters: Arc<Counters>,
+}
+
+/// Makes both ends for one bucket.
+#[must_use]
+pub fn channel(client: Client) -> (Store, Runner) {
+    let (sender, receiver) = mpsc::channel(CALLS_MAX);
+    let counters = Arc::new(Counters::default());
+    let store = Store { calls: sender, counters: Arc::clone(&counters) };
+    (store, Runner { client, calls: receiver, counters })
+}
+
+impl Store {
+    /// Asks; the answer comes as [`ToShard::Told`] with `id`. False when too many calls wait.
+    pub fn ask(&self, inbox: &Arc<Inbox>, id: u64, lane: Lane, ask: Ask) -> bool {
+        self.calls.try_send(Call { ask, lane, id, inbox: Arc::clone(inbox) }).is_ok()
+    }
+
+    /// What was asked so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl Runner {
+    /// Makes calls until every [`Store`] is gone.
+    pub async fn run(mut self) {
+        let lease = Arc::new(Semaphore::new(LANE_MAX));
+        let bulk = Arc::new(Semaphore::new(LANE_MAX));
+        while let Some(Call { ask, lane, id, inbox }) = self.calls.recv().await {
+            let permits = Arc::clone(if lane == Lane::Lease { &lease } else { &bulk });
+            let (client, counters) = (self.client.clone(), Arc::clone(&self.counters));
+            tokio::spawn(async move {
+                let _permit = permits.acquire_owned().await;
+                let call = !matches!(ask, Ask::Resolve(_));
+                counters.calls.fetch_add(u64::from(call), Ordering::Relaxed);
+                let told = match lane {
+                    Lane::Lease => in_time(&client, ask).await,
+                    Lane::Bulk => make(&client, ask).await,
+                };
+                if matches!(told, Told::Failed(_) | Told::Unknown) {
+                    counters.failed.fetch_add(1, Ordering::Relaxed);
+                }
+                inbox.send_waiting(Message::Pair(ToShard::Told { id, told }));
+            });
+        }
+    }
+}
+
+/// A call about the lease: what takes too long is over. Whether a write landed stays unknown then.
+async fn in_time(client: &Client, ask: Ask) -> Told {
+    match tokio::time::timeout(LEASE_CALL_MAX, make(client, ask)).await {
+        Ok(told) => told,
+        Err(_) => Told::Unknown,
+    }
+}
+
+async fn make(client: &Client, ask: Ask) -> Told {
+    let told = match ask {
+        Ask::Get(key) => client.get(&key).await.map(|found| match found {
+            Some(object) => Told::Found(object.body, object.etag),
+            None => Told::Absent,
+        }),
+        Ask::Create(key, body) => client.put_if(&key, body, &Condition::Absent).await.map(written),
+        Ask::Replace(key, body, etag) => {
+            client.put_if(&key, body, &Condition::Matches(etag)).await.map(written)
+        }
+        Ask::Put(key, body) => client.put(&key, body).await.map(Told::Stored),
+        Ask::Delete(key) => client.delete(&key).await.map(|()| Told::Removed),
+        Ask::Resolve(name) => return resolve(&name).await,
+        Ask::List(prefix, start_after) => {
+            let query = ListQuery { start_after, ..ListQuery::prefix(prefix) };
+            client.list(query).await.map(|listed| {
+                let listed = listed.into_iter().map(|object| (object.key, object.size_bytes));
+                Told::Listed(listed.collect())
+            })
+        }
+    };
+    told.unwrap_or_else(|error| Told::Failed(Arc::new(error)))
+}
+
+async fn resolve(name: &str) -> Told {
+    match tokio::net::lookup_host(name).await {
+        Ok(mut found) => {
+            found.next().map_or_else(|| Told::NoAddress("no address".to_owned()), Told::Address)
+        }
+        Err(error) => Told::NoAddress(error.to_string()),
+    }
+}
+
+fn written(written: Written) -> Told {
+    match written {
+        Written::Stored { etag } => Told::Stored(etag),
+        Written::Conflict => Told::Conflict,
+        Written::Unknown(doubt) => {
+            tracing::debug!(event = "s3_write_unknown", ?doubt);
+            Told::Unknown
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What operators ask of a node of a pair: JSON in, JSON out. The members of an answer are described
+//! in docs/OPERATIONS.md, "Status".
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use duolog_engine::ids::{NodeId, ShardId};
+use duolog_engine::shard::RequestId;
+use duolog_lease::event::{Event, Force, Replace};
+use duolog_lease::ids::parse_uuid;
+use duolog_lease::status::Status;
+use duolog_net::wire::{ErrorCode, ErrorFrame, encode_admin_answer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::control::Control;
+use crate::serve::cluster::gauges::ShardReading;
+use crate::serve::inbox::Message;
+
+/// A request, as `{"command": ...}`.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+enum Command {
+    /// What the node is.
+    Status,
+    /// Give the lead to the other node.
+    Handoff,
+    /// Change the members.
+    Replace {
+        dead: String,
+        newcomer: Option<String>,
+        #[serde(default)]
+        force: bool,
+    },
+}
+
+enum Refused {
+    NotLeader,
+    Bad(String),
+}
+
+/// Answers a request; the shard that has the connection sends it on.
+pub(super) fn answer(
+    control: &Rc<Control>,
+    from: ShardId,
+    id: RequestId,
+    correlation: u64,
+    body: &[u8],
+) {
+    let mut frame = Vec::new();
+    match judge(control, body) {
+        Ok(value) => encode_admin_answer(&mut frame, correlation, &value.to_string()),
+        Err(Refused::NotLeader) => {
+            let text = "the node does not lead: ask the leader";
+            control.shard.refuse_as_follower(&mut frame, correlation, text);
+        }
+        Err(Refused::Bad(text)) => {
+            ErrorFrame::new(ErrorCode::BadRequest).encode(&mut frame, correlation, text);
+        }
+    }
+    let inbox = &control.shard.inboxes[from.0 as usize];
+    if let Err(message) = inbox.send(Message::Answer { id, frame }) {
+        control.shard.send_late(from, message);
+    }
+}
+
+fn judge(control: &Rc<Control>, body: &[u8]) -> Result<Value, Refused> {
+    let command = serde_json::from_slice(body)
+        .map_err(|error| Refused::Bad(format!("the admin request is not understood: {error}")))?;
+    let leads = matches!(control.machine.borrow().status(control.now()), Status::Leader { .. });
+    let event = match command {
+        Command::Status => return Ok(status(control)),
+        _ if !leads => return Err(Refused::NotLeader),
+        Command::Handoff => Event::ResignRequested,
+        Command::Replace { newcomer: None, .. } => {
+            let text = "name the newcomer: a blank node started with the settings of the dead one \
+                        shows its id in its log and in `nodes/` in the bucket; a member is not \
+                        removed without one taking its place";
+            return Err(Refused::Bad(text.to_owned()));
+        }
+        Command::Replace { dead, newcomer: Some(newcomer), force } => {
+            Event::ReplaceRequested(Replace {
+                dead: node(&dead)?,
+                newcomer: Some(node(&newcomer)?),
+                force: if force { Force::Yes } else { Force::No },
+            })
+        }
+    };
+    let replaces = matches!(event, Event::ReplaceRequested(_));
+    let before = control.history.borrow().count();
+    control.step(event);
+    // The lease machine says by a report why it does not do what was asked.
+    let history = control.history.borrow();
+    if let Some(reason) = history.since(before, &["handover_refused", "member_refused"]) {
+        return Err(Refused::Bad(reason.to_owned()));
+    }
+    if replaces {
+        // Whoever is named is looked for from now on.
+        control.outbound.close();
+    }
+    Ok(json!({ "accepted": true, "epoch": control.promised().0 }))
+}
+
+fn node(text: &str) -> Result<NodeId, Refused> {
+    let refused = || Refused::Bad(format!("{text:?} is no node id: see `duolog status`"));
+    parse_uuid(text).map(NodeId).ok_or_else(refused)
+}
+
+fn status(control: &Control) -> Value {
+    let now = control.now();
+    let machine = control.machine.borrow();
+    let (status, settings) = (machine.status(now), &control.settings);
+    let history = control.history.borrow();
+    let (role, epoch) = match status {
+        Status::Leader { epoch } => ("leader", epoch),
+        Status::Follower { epoch, .. } => ("follower", epoch),
+        Status::CatchingUp { epoch, .. } => ("catching_up", epoch),
+        Status::Promoting { epoch } => ("promoting", epoch),
+        Status::Booting => ("booting", machine.promised().0),
+        Status::Fenced(_) => ("fenced", machine.promised().0),
+    };
+    let leads = role == "leader";
+    let lease = machine.lease().map(|version| &version.document);
+    let members = machine.members().map(|(in_sync, _)| in_sync);
+    let members = members.or_else(|| lease.map(|document| document.in_sync));
+    let members: Vec<String> =
+        members.iter().flat_map(|set| set.members()).map(|node| node.to_string()).collect();
+    let readings: Vec<ShardReading> = settings.gauges.iter().map(|gauge| gauge.read()).collect();
+    let second = if readings.iter().all(|reading| reading.linked) { "peer" } else { "s3" };
+    let shards: Vec<Value> =
+        readings.iter().enumerate().map(|(index, reading)| shard(index, reading, leads)).collect();
+    let rescues = control.shard.inboxes.iter();
+    let rescues: u64 = rescues.map(|inbox| inbox.rescues.load(Ordering::Relaxed)).sum();
+    json!({
+        "node": settings.identity.node.to_string(),
+        "cluster": settings.identity.cluster.to_string(),
+        "role": role,
+        "status": status.to_string(),
+        "reason": history.newest(),
+        "epoch": epoch.0,
+        "lease_remaining_ms": machine.grant().map(|grant| grant.serve_until.since(now.mono)),
+        "in_sync": members,
+        "peer": peer(control, leads),
+        "acks_go_to": leads.then_some(second),
+        "shards": shards,
+        "failovers": history.json(),
+        "skew_ms": { "peer": control.outbound.skew_ms.get(), "s3": null },
+        "s3_requests": settings.store.counters().calls.load(Ordering::Relaxed),
+        "rescues": rescues,
+    })
+}
+
+fn shard(index: usize, reading: &ShardReading, leads: bool) -> Value {
+    let ShardReading { end, durable, committed, acked, chain, linked } = *reading;
+    let lag = match (leads, linked) {
+        (true, true) => end.0.saturating_sub(acked.0),
+        (true, false) => end.0.saturating_sub(chain.0),
+        (false, _) => end.0.saturating_sub(committed.0),
+    };
+    json!({
+        "shard": index,
+        "lsn": end.0,
+        "durable": durable.0,
+        "committed": committed.0,
+        "acked": leads.then_some(acked.0),
+        "chain": leads.then_some(chain.0),
+        "lag": lag,
+    })
+}
+
+fn peer(control: &Control, leads: bool) -> Value {
+    if leads {
+        let target = control.target.borrow();
+        return target.as_ref().map_or(Value::Null, |target| {
+            json!({
+                "node": target.node.to_string(),
+                "address": target.address.to_string(),
+                "connected": control.outbound.is_up(),
+            })
+        });
+    }
+    let following = control.machine.borrow().following();
+    following.map_or(Value::Null, |(leader, epoch)| {
+        let known = control.leader_address.borrow();
+        let address = (known.0 == epoch).then(|| known.1.clone());
+        let connected = control.inbound.borrow().is_some();
+        json!({ "node": leader.to_string(), "address": address, "connected": connected })
+    })
+}

@@ -1,0 +1,142 @@
+//! Whole blocks of the own log in order, from memory as long as they are there, else from disk in
+//! large pieces. For a follower that lacks them, and for the chain.
+
+use std::rc::Rc;
+
+use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use duolog_engine::bytes::align_up;
+use duolog_engine::ids::{Lsn, Place};
+use duolog_engine::replica::BlockEnd;
+
+use crate::serve::uring::fetch::{FetchError, RecordFetch};
+use crate::serve::uring::shard_loop::ShardLoop;
+
+/// Read ahead while walking, bytes: a follower that copies the log is to be fed at disk speed.
+const AHEAD_BYTES: usize = 1 << 20;
+
+/// A position in the log.
+#[derive(Debug, Default)]
+pub(super) struct BlockWalk {
+    /// Where the next block is, if the last one came from disk.
+    at: Option<(Lsn, Place)>,
+    fetch: RecordFetch,
+}
+
+impl BlockWalk {
+    /// Puts the block that begins at `first` into `out`, which is emptied before. The block must
+    /// be durable or in memory.
+    pub async fn block(
+        &mut self,
+        shard: &Rc<ShardLoop>,
+        first: Lsn,
+        out: &mut Vec<u8>,
+    ) -> Result<BlockHeader, FetchError> {
+        out.clear();
+        if let Some(bytes) = shard.shard.borrow().in_memory_block(first) {
+            out.extend_from_slice(bytes);
+            self.at = None;
+            let nowhere = Place::default();
+            return BlockHeader::decode(out).map_err(|_| FetchError::Misplaced(nowhere));
+        }
+        let mut place = match self.at {
+            Some((lsn, place)) if lsn == first => place,
+            _ => self.find(shard, first).await?,
+        };
+        let align_bytes = shard.shard.borrow().config().layout.align_bytes;
+        let following = shard.log_map.borrow().next_segment(place.generation);
+        if let Some((generation, base)) = following.filter(|(_, base)| *base < first) {
+            if base.next() != first {
+                return Err(FetchError::Misplaced(place));
+            }
+            place = Place { generation, offset: align_bytes };
+        }
+        let header = match self.load(shard, place, first, out).await {
+            // What was read ahead may be older than the block.
+            Err(FetchError::Misplaced(_)) => {
+                self.fetch = RecordFetch::default();
+                self.load(shard, place, first, out).await?
+            }
+            outcome => outcome?,
+        };
+        self.at = Some((header.last_lsn().next(), behind(place, &header, align_bytes)?));
+        Ok(header)
+    }
+
+    async fn load(
+        &mut self,
+        shard: &Rc<ShardLoop>,
+        place: Place,
+        first: Lsn,
+        out: &mut Vec<u8>,
+    ) -> Result<BlockHeader, FetchError> {
+        out.clear();
+        let header = self.header(shard, place, first).await?;
+        let bytes = self.fetch.bytes(shard, place, header.length(), AHEAD_BYTES).await?;
+        let whole = bytes.get(..header.length()).ok_or(FetchError::Misplaced(place))?;
+        if crc32c::crc32c(&whole[BLOCK_HEADER_BYTES..]) != header.body_checksum {
+            return Err(FetchError::Misplaced(place));
+        }
+        out.extend_from_slice(whole);
+        Ok(header)
+    }
+
+    /// Walks to the block that begins at `first`.
+    async fn find(&mut self, shard: &Rc<ShardLoop>, first: Lsn) -> Result<Place, FetchError> {
+        let align_bytes = shard.shard.borrow().config().layout.align_bytes;
+        let start = shard.log_map.borrow().start(first, align_bytes);
+        let Some((mut place, mut lsn)) = start else {
+            return Err(FetchError::Io(std::io::Error::other("no segment has this LSN")));
+        };
+        while lsn < first {
+            let header = self.header(shard, place, lsn).await?;
+            lsn = header.last_lsn().next();
+            place = behind(place, &header, align_bytes)?;
+        }
+        Ok(place)
+    }
+
+    async fn header(
+        &mut self,
+        shard: &Rc<ShardLoop>,
+        place: Place,
+        lsn: Lsn,
+    ) -> Result<BlockHeader, FetchError> {
+        let bytes = self.fetch.bytes(shard, place, BLOCK_HEADER_BYTES, AHEAD_BYTES).await?;
+        match BlockHeader::decode(bytes) {
+            Ok(header) if header.first_lsn == lsn => Ok(header),
+            Ok(_) | Err(_) => Err(FetchError::Misplaced(place)),
+        }
+    }
+}
+
+fn behind(place: Place, header: &BlockHeader, align_bytes: u32) -> Result<Place, FetchError> {
+    let end = u64::from(place.offset) + header.length() as u64;
+    let end = align_up(end, u64::from(align_bytes)).and_then(|end| u32::try_from(end).ok());
+    Ok(Place { offset: end.ok_or(FetchError::Misplaced(place))?, ..place })
+}
+
+/// The block of the own log, all of it durable, that ends exactly at `lsn`.
+pub(super) async fn end_at(
+    shard: &Rc<ShardLoop>,
+    lsn: Lsn,
+) -> Result<Option<BlockEnd>, FetchError> {
+    let (end, align_bytes) = {
+        let machine = shard.shard.borrow();
+        (machine.durable(), machine.config().layout.align_bytes)
+    };
+    if lsn == end.lsn {
+        return Ok(Some(BlockEnd::of(&end)));
+    }
+    let start = shard.log_map.borrow().start(lsn, align_bytes);
+    let Some((mut place, mut next)) = start.filter(|_| lsn < end.lsn) else { return Ok(None) };
+    let mut walk = BlockWalk::default();
+    loop {
+        let header = walk.header(shard, place, next).await?;
+        next = header.last_lsn().next();
+        if header.last_lsn() >= lsn {
+            let found = BlockEnd { lsn: header.last_lsn(), hash: header.hash };
+            return Ok((found.lsn == lsn).then_some(found));
+        }
+        place = behind(place, &header, align_bytes)?;
+    }
+}

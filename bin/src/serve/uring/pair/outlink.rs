@@ -1,0 +1,311 @@
+//! The leader's end of a shard's connection: says hello, then sends what the follower lacks from the
+//! log, and new blocks the moment they go to the own disk.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use duolog_engine::block::BlockHeader;
+use duolog_engine::ids::{LeaseEpoch, Lsn, NodeId};
+use duolog_engine::replica::EpochEnd;
+use duolog_engine::replica::link::Link;
+use duolog_engine::segment::LogEnd;
+use duolog_engine::shard::Role;
+use duolog_net::peer::{
+    PeerCommit, PeerMessage, PeerReader, PeerWelcome, Purpose, block_frame_header,
+};
+
+use super::blocks::BlockWalk;
+use super::wire::{UNSENT_MAX_BYTES, Wire};
+use crate::serve::cluster::message::{Target, ToControl};
+use crate::serve::uring::notify::Notify;
+use crate::serve::uring::shard_loop::ShardLoop;
+
+/// Pause before a connection that failed is tried again.
+const RETRY: Duration = Duration::from_millis(50);
+/// The same after the follower refused: what it lacks does not come that fast.
+const REFUSED_RETRY: Duration = Duration::from_millis(500);
+/// How long the follower may take to answer a hello. It may have to cut its log and recover.
+const WELCOME_MAX: Duration = Duration::from_secs(60);
+/// Bytes left with the socket before the sender waits for acks.
+const UNSENT_PAUSE_BYTES: usize = UNSENT_MAX_BYTES / 8;
+
+/// What a hello says of this reign; fixed at promotion.
+#[derive(Clone, Debug)]
+pub(in crate::serve) struct ReignLog {
+    pub epoch: LeaseEpoch,
+    pub end: LogEnd,
+    pub marks: Vec<EpochEnd>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(in crate::serve) struct OutLink {
+    wire: Rc<Wire>,
+    link: RefCell<Link>,
+    epoch: LeaseEpoch,
+    /// The sending task waits for more.
+    more: Notify,
+    /// The sending task is at the end of the log: new blocks go out at once.
+    live: Cell<bool>,
+    told_caught_up: Cell<bool>,
+}
+
+/// Keeps a connection to the target while this node leads.
+pub(super) async fn run(shard: Rc<ShardLoop>) {
+    let member = shard.member();
+    loop {
+        let target = member.target.borrow().clone();
+        let reign = member.uploads.reign_log();
+        let (Some(target), Some(reign)) = (target, reign) else {
+            member.target_changed.wait().await;
+            continue;
+        };
+        if !leads(&shard, reign.epoch) {
+            member.target_changed.wait().await;
+            continue;
+        }
+        let pause = match connect(&shard, &target, &reign).await {
+            Ok((link, reader)) => {
+                serve(&shard, link, reader).await;
+                RETRY
+            }
+            Err(pause) => pause,
+        };
+        glommio::timer::sleep(pause).await;
+    }
+}
+
+fn leads(shard: &ShardLoop, epoch: LeaseEpoch) -> bool {
+    shard.shard.borrow().role() == Role::Leader { epoch }
+}
+
+async fn connect(
+    shard: &Rc<ShardLoop>,
+    target: &Target,
+    reign: &ReignLog,
+) -> Result<(Rc<OutLink>, PeerReader), Duration> {
+    let wire = Wire::dial(target.address).await.map_err(|_| RETRY)?;
+    let purpose = Purpose::Shard { shard: shard.id(), end: reign.end, marks: reign.marks.clone() };
+    let mut frame = Vec::with_capacity(4096);
+    shard.member().settings.hello(reign.epoch, purpose).encode(&mut frame);
+    wire.send(&[&frame]);
+    let mut reader = PeerReader::of_dialled();
+    let welcome = welcome(shard, &wire, &mut reader, target).await;
+    let Some(welcome) = welcome else {
+        wire.shut();
+        return Err(REFUSED_RETRY);
+    };
+    if !leads(shard, reign.epoch) {
+        wire.shut();
+        return Err(RETRY);
+    }
+    let link = Link::new(welcome.from, reign.epoch, welcome.end.lsn);
+    let link = Rc::new(OutLink {
+        wire,
+        link: RefCell::new(link),
+        epoch: reign.epoch,
+        more: Notify::default(),
+        live: Cell::new(false),
+        told_caught_up: Cell::new(false),
+    });
+    Ok((link, reader))
+}
+
+async fn welcome(
+    shard: &Rc<ShardLoop>,
+    wire: &Wire,
+    reader: &mut PeerReader,
+    target: &Target,
+) -> Option<PeerWelcome> {
+    let answered = async {
+        loop {
+            match reader.next_message() {
+                Ok(Some(PeerMessage::Welcome(welcome))) if welcome.from == target.node => {
+                    return Some(welcome);
+                }
+                Ok(Some(PeerMessage::Refused(refused))) => {
+                    tracing::warn!(event = "hello_refused", shard = shard.id().0, "{refused}");
+                    if let Some(refusal) = refused.lease_refusal() {
+                        let (from, epoch) = (refused.from, refused.epoch);
+                        shard.tell_control(ToControl::Refused { from, epoch, refusal });
+                    }
+                    return None;
+                }
+                Ok(None) => {}
+                Ok(Some(_)) | Err(_) => return None,
+            }
+            if !wire.fill(reader).await {
+                return None;
+            }
+        }
+    };
+    let late = async {
+        glommio::timer::sleep(WELCOME_MAX).await;
+        None
+    };
+    futures_lite::future::or(answered, late).await
+}
+
+/// Serves the connection until it ends.
+async fn serve(shard: &Rc<ShardLoop>, link: Rc<OutLink>, reader: PeerReader) {
+    let member = shard.member();
+    let gauge = &member.settings.gauges[shard.id().0 as usize];
+    let (node, epoch, lsn) = (link.node(), link.epoch, link.acked());
+    tracing::info!(event = "follower_linked", shard = shard.id().0, %node, lsn = lsn.0);
+    member.outbound.replace(Some(Rc::clone(&link)));
+    gauge.linked(true);
+    shard.peer_acked(node, epoch, lsn);
+    link.judge(shard);
+    glommio::spawn_local(send_log(Rc::clone(shard), Rc::clone(&link))).detach();
+    read_acks(shard, &link, reader).await;
+    link.close();
+    gauge.linked(false);
+    let mut outbound = member.outbound.borrow_mut();
+    if outbound.as_ref().is_some_and(|kept| Rc::ptr_eq(kept, &link)) {
+        *outbound = None;
+    }
+    drop(outbound);
+    tracing::info!(event = "follower_unlinked", shard = shard.id().0, %node);
+    shard.tell_control(ToControl::FollowerLost { node });
+    member.uploads.look(shard);
+}
+
+async fn read_acks(shard: &Rc<ShardLoop>, link: &Rc<OutLink>, mut reader: PeerReader) {
+    let gauge = &shard.member().settings.gauges[shard.id().0 as usize];
+    loop {
+        let mut news = None;
+        loop {
+            match reader.next_message() {
+                Ok(Some(PeerMessage::Acked(acked))) => {
+                    let counts = link.link.borrow_mut().acked_by_peer(acked.epoch, acked.durable);
+                    if counts {
+                        news = Some(acked.durable);
+                    }
+                }
+                Ok(None) => break,
+                Ok(Some(PeerMessage::Refused(refused))) => {
+                    tracing::warn!(event = "follower_refuses", shard = shard.id().0, "{refused}");
+                    return;
+                }
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+        if let Some(lsn) = news {
+            gauge.acked(lsn);
+            let (node, epoch) = (link.node(), link.epoch);
+            shard.peer_acked(node, epoch, lsn);
+            link.judge(shard);
+            if !link.live.get() {
+                link.more.ring();
+            }
+        }
+        if link.wire.is_dead() || !link.wire.fill(&mut reader).await {
+            return;
+        }
+    }
+}
+
+/// Sends the log from where the follower's ends, and lies in wait at the end of it.
+async fn send_log(shard: Rc<ShardLoop>, link: Rc<OutLink>) {
+    // The spawner may have borrowed what this task touches.
+    futures_lite::future::yield_now().await;
+    let (mut walk, mut block) = (BlockWalk::default(), Vec::new());
+    while !link.wire.is_dead() {
+        let next = link.link.borrow().next();
+        let end = shard.shard.borrow().end().lsn;
+        let room = link.has_room();
+        if next > end || !room {
+            // With room and nothing to send, new blocks go out the moment they are written.
+            link.live.set(room);
+            link.more.wait().await;
+            continue;
+        }
+        link.live.set(false);
+        match walk.block(&shard, next, &mut block).await {
+            Ok(header) => {
+                // A new block may have gone out meanwhile only if this task was not needed.
+                if link.link.borrow().next() == next {
+                    link.send_block(&header, &block);
+                }
+            }
+            Err(error) => {
+                let shard = shard.id().0;
+                tracing::error!(event = "log_not_read", shard, lsn = next.0, %error);
+                return link.close();
+            }
+        }
+    }
+}
+
+impl OutLink {
+    /// The follower.
+    pub fn node(&self) -> NodeId {
+        self.link.borrow().node()
+    }
+
+    /// Everything up to here is durable there.
+    pub fn acked(&self) -> Lsn {
+        self.link.borrow().acked()
+    }
+
+    /// Ends the connection.
+    pub fn close(&self) {
+        self.wire.shut();
+        self.more.ring();
+    }
+
+    /// Whether the follower has everything committed and the connection holds: its acks are what
+    /// blocks wait for.
+    pub fn counts(&self, committed: Lsn) -> bool {
+        !self.wire.is_dead() && self.link.borrow().is_caught_up(committed)
+    }
+
+    fn has_room(&self) -> bool {
+        self.link.borrow().has_room() && self.wire.unsent_bytes() < UNSENT_PAUSE_BYTES
+    }
+
+    fn send_block(&self, header: &BlockHeader, block: &[u8]) {
+        let frame = block_frame_header(self.epoch, block.len());
+        let mut link = self.link.borrow_mut();
+        link.sent(header.first_lsn, header.last_lsn(), block.len(), header.commit_mark);
+        drop(link);
+        self.wire.send(&[&frame, block]);
+    }
+
+    /// A block goes to the own disk: send it at the same time (R1), if it is the next one here.
+    pub fn written(&self, first: Lsn, block: &[u8]) {
+        if !self.live.get() || self.wire.is_dead() {
+            return self.more.ring();
+        }
+        let next = self.link.borrow().next() == first;
+        match BlockHeader::decode(block) {
+            Ok(header) if next && self.has_room() => self.send_block(&header, block),
+            _ => {
+                self.live.set(false);
+                self.more.ring();
+            }
+        }
+    }
+
+    /// Tells the follower what is committed when no block carries it.
+    pub fn tell_committed(&self, committed: Lsn, end: Lsn) {
+        if let Some(lsn) = self.link.borrow_mut().mark_to_tell(committed, end) {
+            let mut frame = Vec::with_capacity(64);
+            PeerCommit { epoch: self.epoch, lsn }.encode(&mut frame);
+            self.wire.send(&[&frame]);
+        }
+    }
+
+    /// Looks whether the follower has caught up, and tells whom it concerns.
+    fn judge(&self, shard: &Rc<ShardLoop>) {
+        let committed = shard.shard.borrow().committed().lsn;
+        if self.link.borrow().is_caught_up(committed) && !self.told_caught_up.replace(true) {
+            let (node, epoch) = (self.node(), self.epoch);
+            let message = ToControl::FollowerCaughtUp { shard: shard.id(), node, epoch };
+            shard.tell_control(message);
+            shard.member().uploads.look(shard);
+        }
+        shard.tell_covered();
+    }
+}

@@ -1,0 +1,106 @@
+//! As leader: finds the other node and keeps a heartbeat connection to it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use duolog_engine::ids::{LeaseEpoch, NodeId};
+use duolog_s3client::key::ObjectKey;
+
+use super::control::Control;
+use super::heartbeat;
+use crate::serve::cluster::message::Target;
+use crate::serve::cluster::objects::NodeDocument;
+use crate::serve::cluster::store::{Ask, Lane, Told};
+
+/// Pause between two attempts to reach the other node.
+const RETRY: Duration = Duration::from_millis(200);
+/// Attempts with the address known before the bucket is asked for a newer one.
+const ATTEMPTS_PER_LOOK: u32 = 10;
+/// Nodes that are not members and are tried, newest first.
+const NEWCOMERS_MAX: usize = 4;
+
+/// Runs for the life of the process. The bucket is asked only while nobody answers.
+pub(super) async fn run(control: Rc<Control>) {
+    let mut attempts = 0;
+    let mut known: Vec<Target> = Vec::new();
+    loop {
+        glommio::timer::sleep(RETRY).await;
+        let Some(epoch) = leading(&control) else {
+            control.outbound.close();
+            attempts = 0;
+            continue;
+        };
+        if control.outbound.is_up() {
+            attempts = 0;
+            continue;
+        }
+        if known.is_empty() || attempts % ATTEMPTS_PER_LOOK == 0 {
+            known = look(&control, known).await;
+        }
+        attempts += 1;
+        for target in &known {
+            if leading(&control) == Some(epoch) && heartbeat::dial(&control, epoch, target).await {
+                tracing::info!(
+                    event = "follower_connected", node = %target.node, address = %target.address,
+                );
+                control.set_target(Some(target.clone()));
+                break;
+            }
+        }
+    }
+}
+
+fn leading(control: &Control) -> Option<LeaseEpoch> {
+    let machine = control.machine.borrow();
+    machine.grant().and_then(|_| machine.reign())
+}
+
+/// The nodes to try: the other member, and whoever may become one.
+async fn look(control: &Rc<Control>, known: Vec<Target>) -> Vec<Target> {
+    let own = control.settings.identity.node;
+    let members = control.machine.borrow().members();
+    let other = members.and_then(|(in_sync, _)| in_sync.other(own));
+    let keys = &control.settings.keys;
+    let mut objects: Vec<ObjectKey> = other.map(|node| keys.node(node)).into_iter().collect();
+    // With a complete pair the others are of interest only when an operator has named one.
+    if let Told::Listed(listed) = control.calls.ask(Lane::Bulk, Ask::List(keys.nodes(), None)).await
+    {
+        let strangers = listed.into_iter().filter_map(|(key, _)| ObjectKey::new(key).ok());
+        objects.extend(strangers.filter(|key| *key != keys.node(own)));
+    }
+    let mut found: Vec<(u64, Target)> = Vec::new();
+    for key in objects {
+        let Told::Found(body, _) = control.calls.ask(Lane::Bulk, Ask::Get(key)).await else {
+            continue;
+        };
+        let Some(document) = NodeDocument::decode(&body) else { continue };
+        let Some(node) = document.id().filter(|node| is_wanted(control, &document, *node)) else {
+            continue;
+        };
+        if found.iter().any(|(_, target)| target.node == node) {
+            continue;
+        }
+        match control.calls.ask(Lane::Bulk, Ask::Resolve(document.peer.clone())).await {
+            Told::Address(address) => found.push((document.started_ms, Target { node, address })),
+            Told::NoAddress(error) => {
+                let address = document.peer;
+                tracing::warn!(event = "peer_unresolved", %node, address, error);
+            }
+            _ => {}
+        }
+    }
+    if found.is_empty() {
+        return known;
+    }
+    // The member first, then the newest.
+    found.sort_by_key(|(started, target)| (Some(target.node) != other, u64::MAX - started));
+    found.truncate(NEWCOMERS_MAX);
+    found.into_iter().map(|(_, target)| target).collect()
+}
+
+fn is_wanted(control: &Control, document: &NodeDocument, node: NodeId) -> bool {
+    let identity = control.settings.identity;
+    document.cluster == identity.cluster.to_string()
+        && node != identity.node
+        && control.machine.borrow().admits(node).is_ok()
+}

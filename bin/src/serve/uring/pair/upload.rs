@@ -1,0 +1,292 @@
+//! Drives the fallback chain of one shard: tells its machine what was closed and committed, makes
+//! objects of blocks, sends them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use duolog_engine::block::BlockHeader;
+use duolog_engine::ids::{LeaseEpoch, Lsn};
+use duolog_engine::replica::BlockEnd;
+use duolog_engine::replica::chain::header::{ObjectKind, Packing};
+use duolog_engine::replica::chain::object::{Found, LsnRange, ObjectParts, encode};
+use duolog_engine::replica::chain::{ObjectId, ObjectPlace, Seq};
+use duolog_engine::replica::limits::{CHAIN_BATCH_TARGET_BYTES, CHAIN_UPLOADS_IN_FLIGHT_MAX};
+use duolog_engine::replica::promotion::PutOutcome;
+use duolog_engine::replica::uploader::{Action, Event, Uploader, UploaderConfig, Wire};
+use duolog_engine::shard::Event as ShardEvent;
+
+use super::blocks::BlockWalk;
+use super::outlink::ReignLog;
+use crate::serve::cluster::message::ToControl;
+use crate::serve::cluster::store::{Ask, Lane, Told};
+use crate::serve::uring::shard_loop::ShardLoop;
+
+/// The machine of one reign, and what it was told.
+#[derive(Debug)]
+struct Chain {
+    log: ReignLog,
+    machine: Uploader,
+    /// The newest closed block that the machine knows.
+    closed: Lsn,
+    committed: Lsn,
+    wire: Wire,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(in crate::serve) struct Uploads {
+    chain: RefCell<Option<Chain>>,
+    /// The bytes of objects whose outcome is not known: every attempt sends the same (C2).
+    kept: RefCell<HashMap<Seq, Bytes>>,
+    timer_set: Cell<bool>,
+}
+
+impl Uploads {
+    /// The reign is open: its Open holds everything up to its end.
+    pub fn begin(&self, shard: &Rc<ShardLoop>, log: ReignLog) {
+        let (epoch, end) = (log.epoch, log.end.lsn);
+        let config = UploaderConfig {
+            epoch,
+            delay_ms: shard.member().settings.replication_delay_ms,
+            in_flight_max: CHAIN_UPLOADS_IN_FLIGHT_MAX,
+            batch_bytes: CHAIN_BATCH_TARGET_BYTES,
+        };
+        let machine = Uploader::new(config, end);
+        self.chain.replace(Some(Chain {
+            log,
+            machine,
+            closed: end,
+            committed: end,
+            wire: Wire::Away,
+        }));
+        self.kept.borrow_mut().clear();
+        shard.member().settings.gauges[shard.id().0 as usize].chain(end);
+        self.step(shard, Event::Grant(shard.member().grant.get()));
+    }
+
+    /// What hellos of this reign say.
+    pub fn reign_log(&self) -> Option<ReignLog> {
+        self.chain.borrow().as_ref().map(|chain| chain.log.clone())
+    }
+
+    /// The reign is over; what is under way ends by itself.
+    pub fn end(&self) {
+        self.chain.replace(None);
+        self.kept.borrow_mut().clear();
+    }
+
+    /// A newer grant may permit what had to wait.
+    pub fn granted(&self, shard: &Rc<ShardLoop>) {
+        self.step(shard, Event::Grant(shard.member().grant.get()));
+    }
+
+    /// Whether another member acks in time under every set in force.
+    fn wire(shard: &ShardLoop) -> Wire {
+        let member = shard.member();
+        let Some((in_sync, proposal)) = member.members.get() else { return Wire::Away };
+        let own = member.settings.identity.node;
+        let committed = shard.shard.borrow().committed().lsn;
+        let outbound = member.outbound.borrow();
+        let counts = |node| {
+            let link = outbound.as_ref().filter(|link| link.node() == node);
+            link.is_some_and(|link| link.counts(committed))
+        };
+        let mut sets = [Some(in_sync), proposal].into_iter().flatten();
+        let covers = sets.all(|set| set.other(own).is_some_and(counts));
+        if covers && member.reachable.get() { Wire::Covers } else { Wire::Away }
+    }
+
+    /// Tells the machine what has changed since it was told last.
+    pub fn look(&self, shard: &Rc<ShardLoop>) {
+        let Some((mut closed, committed, wire)) =
+            self.chain.borrow().as_ref().map(|chain| (chain.closed, chain.committed, chain.wire))
+        else {
+            return;
+        };
+        let (end, now_committed) = {
+            let machine = shard.shard.borrow();
+            (machine.end().lsn, machine.committed().lsn)
+        };
+        let now_wire = Self::wire(shard);
+        if now_wire == Wire::Away && now_committed > committed {
+            self.note(|chain| chain.committed = now_committed);
+            self.step(shard, Event::Committed { lsn: now_committed });
+        }
+        if now_wire != wire {
+            self.note(|chain| chain.wire = now_wire);
+            self.step(shard, Event::Wire(now_wire));
+        }
+        // While the follower covers, the machine need not hear of every block; what is committed
+        // meanwhile it never has to hear of.
+        closed = closed.max(now_committed);
+        while now_wire == Wire::Away && closed < end {
+            let Some((last_lsn, bytes)) = closed_block(shard, closed) else { break };
+            closed = last_lsn;
+            self.note(|chain| chain.closed = closed);
+            self.step(shard, Event::Closed { last_lsn, bytes });
+        }
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Chain)) {
+        if let Some(chain) = &mut *self.chain.borrow_mut() {
+            change(chain);
+        }
+    }
+
+    fn step(&self, shard: &Rc<ShardLoop>, event: Event) {
+        let now = shard.now().mono.ms();
+        let mut actions = Vec::new();
+        let (epoch, deadline) = {
+            let mut chain = self.chain.borrow_mut();
+            let Some(chain) = &mut *chain else { return };
+            chain.machine.step(now, event, &mut actions);
+            (chain.log.epoch, chain.machine.deadline())
+        };
+        for action in actions {
+            self.perform(shard, epoch, action);
+        }
+        if let Some(at) = deadline
+            && !self.timer_set.replace(true)
+        {
+            let (shard, ms) = (Rc::clone(shard), at.since(now).max(1));
+            glommio::spawn_local(async move {
+                glommio::timer::sleep(Duration::from_millis(ms)).await;
+                let uploads = &shard.member().uploads;
+                uploads.timer_set.set(false);
+                shard.look_at_the_clock();
+                uploads.step(&shard, Event::Tick);
+            })
+            .detach();
+        }
+    }
+
+    fn perform(&self, shard: &Rc<ShardLoop>, epoch: LeaseEpoch, action: Action) {
+        let task = match action {
+            Action::Upload { .. } | Action::Repeat { .. } | Action::ReadBack { .. } => action,
+            Action::Release { seq } => {
+                self.kept.borrow_mut().remove(&seq);
+                return;
+            }
+            Action::ChainStored { lsn } => return self.stored(shard, epoch, lsn),
+            Action::AskRenewal => return shard.tell_control(ToControl::RenewalWanted { epoch }),
+            Action::Deposed { seq, found } => {
+                let id = shard.id().0;
+                tracing::warn!(event = "chain_lost", shard = id, epoch = epoch.0, %seq, ?found);
+                return shard.tell_control(ToControl::ChainLost { epoch });
+            }
+        };
+        let shard = Rc::clone(shard);
+        glommio::spawn_local(async move {
+            // The step that asked for it is over before anything is done.
+            futures_lite::future::yield_now().await;
+            let Some(event) = call(&shard, epoch, task).await else { return };
+            let uploads = &shard.member().uploads;
+            if uploads.reign_log().is_some_and(|log| log.epoch == epoch) {
+                shard.look_at_the_clock();
+                uploads.step(&shard, event);
+            }
+        })
+        .detach();
+    }
+
+    fn stored(&self, shard: &Rc<ShardLoop>, epoch: LeaseEpoch, lsn: Lsn) {
+        shard.member().settings.gauges[shard.id().0 as usize].chain(lsn);
+        let shard = Rc::clone(shard);
+        glommio::spawn_local(async move {
+            // Within a step of the machine that the shard's own step may have caused.
+            futures_lite::future::yield_now().await;
+            shard.step(ShardEvent::ChainStored { epoch, lsn });
+        })
+        .detach();
+    }
+}
+
+/// The block behind `closed`: its last LSN and length.
+fn closed_block(shard: &ShardLoop, closed: Lsn) -> Option<(Lsn, u64)> {
+    let machine = shard.shard.borrow();
+    let block = machine.in_memory_block(closed.next())?;
+    let header = BlockHeader::decode(block).ok()?;
+    Some((header.last_lsn(), block.len() as u64))
+}
+
+fn place(shard: &ShardLoop, epoch: LeaseEpoch, seq: Seq) -> ObjectPlace {
+    ObjectPlace { shard: shard.id(), epoch, seq }
+}
+
+/// Makes one call; its answer as an event.
+async fn call(shard: &Rc<ShardLoop>, epoch: LeaseEpoch, action: Action) -> Option<Event> {
+    let member = shard.member();
+    let key = |seq| member.settings.keys.key(&place(shard, epoch, seq).key());
+    match action {
+        Action::Upload { seq, range } => {
+            let body = batch(shard, epoch, seq, range).await?;
+            member.uploads.kept.borrow_mut().insert(seq, body.clone());
+            let outcome = create(shard, Ask::Create(key(seq), body)).await;
+            Some(Event::Put { seq, outcome })
+        }
+        Action::Repeat { seq } => {
+            let body = member.uploads.kept.borrow().get(&seq).cloned()?;
+            let outcome = create(shard, Ask::Create(key(seq), body)).await;
+            Some(Event::Put { seq, outcome })
+        }
+        Action::ReadBack { seq } => {
+            let told = member.calls.ask(Lane::Bulk, Ask::Get(key(seq))).await;
+            let sent = member.uploads.kept.borrow().get(&seq).cloned()?;
+            let found = match told {
+                Told::Found(body, _) => Some(Found::of(&sent, Some(&body))),
+                Told::Absent => Some(Found::of(&sent, None)),
+                _ => None,
+            };
+            Some(Event::ReadBack { seq, found })
+        }
+        _ => None,
+    }
+}
+
+async fn create(shard: &Rc<ShardLoop>, ask: Ask) -> PutOutcome {
+    match shard.member().calls.ask(Lane::Bulk, ask).await {
+        Told::Stored(_) => PutOutcome::Stored,
+        Told::Conflict => PutOutcome::Exists,
+        told => {
+            tracing::warn!(event = "upload_failed", shard = shard.id().0, outcome = ?told);
+            PutOutcome::Unknown
+        }
+    }
+}
+
+async fn batch(
+    shard: &Rc<ShardLoop>,
+    epoch: LeaseEpoch,
+    seq: Seq,
+    range: LsnRange,
+) -> Option<Bytes> {
+    let (mut walk, mut block) = (BlockWalk::default(), Vec::new());
+    let mut blocks: Vec<Vec<u8>> = Vec::new();
+    let (mut next, mut base) = (range.first, None);
+    while next <= range.last {
+        let header = match walk.block(shard, next, &mut block).await {
+            Ok(header) => header,
+            Err(error) => {
+                tracing::error!(event = "log_not_read", lsn = next.0, %error);
+                return None;
+            }
+        };
+        base.get_or_insert(BlockEnd { lsn: Lsn(next.0 - 1), hash: header.previous_hash });
+        next = header.last_lsn().next();
+        blocks.push(std::mem::take(&mut block));
+    }
+    let identity = shard.member().settings.identity;
+    let id = ObjectId { cluster: identity.cluster, place: place(shard, epoch, seq) };
+    let parts = ObjectParts { id, kind: ObjectKind::Batch, node: identity.node, base: base? };
+    let mut body = Vec::new();
+    match encode(&parts, blocks.iter().map(Vec::as_slice), Packing::Lz4, &mut body) {
+        Ok(_) => Some(body.into()),
+        Err(error) => {
+            tracing::error!(event = "batch_not_encoded", %error);
+            None
+        }
+    }
+}
