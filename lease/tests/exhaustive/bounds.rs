@@ -19,6 +19,8 @@ pub struct Bounds {
     pub flights_max: usize,
     /// Handovers that are asked for.
     pub handovers_max: u8,
+    /// Whether a follower of a leader alone may join or be lost.
+    pub joins: bool,
     /// Untimed: promises, stops and promotions take time, so that anything may come between.
     pub slow_disks: bool,
     /// Untimed: heartbeats may show a wall clock that is far off.
@@ -46,6 +48,14 @@ pub enum Start {
 
 /// One unit of time is one heartbeat interval; the drift is one unit.
 pub fn timings() -> Timings {
+    TIMINGS.with(|timings| *timings)
+}
+
+thread_local! {
+    static TIMINGS: Timings = smallest();
+}
+
+fn smallest() -> Timings {
     let values = TimingValues {
         heartbeat_interval_ms: 1,
         heartbeat_lease_duration_ms: 3,
@@ -56,17 +66,18 @@ pub fn timings() -> Timings {
 }
 
 impl Bounds {
-    /// Both restart after a long healthy time; clocks jump, disks are slow.
+    /// Both restart after a long healthy time, and one may crash; clocks jump.
     pub const fn untimed_pair() -> Self {
         Self {
             timed: false,
             offset: 0,
             start: Start::Pair,
-            epoch_max: 3,
+            epoch_max: 2,
             crashes_max: 1,
-            flights_max: 2,
+            flights_max: 1,
             handovers_max: 0,
-            slow_disks: true,
+            joins: true,
+            slow_disks: false,
             drift: false,
             lazy: false,
             reads_fail: false,
@@ -74,28 +85,54 @@ impl Bounds {
         }
     }
 
-    /// The first creates the lease, or the second does.
+    /// The same without a crash; writes that were given up may land late, beside new ones.
+    pub const fn untimed_late_writes() -> Self {
+        Self { crashes_max: 0, flights_max: 2, ..Self::untimed_pair() }
+    }
+
+    /// The same; promises, stops and promotions take time.
+    pub const fn untimed_slow_disks() -> Self {
+        Self { crashes_max: 0, slow_disks: true, ..Self::untimed_pair() }
+    }
+
+    /// The first creates the lease, or the second does, and one may crash.
     pub const fn untimed_beginning() -> Self {
-        Self { start: Start::Empty, epoch_max: 2, ..Self::untimed_pair() }
+        Self { start: Start::Empty, joins: false, ..Self::untimed_pair() }
     }
 
     /// The second joins a leader alone.
     pub const fn untimed_membership() -> Self {
-        Self { start: Start::Alone, epoch_max: 3, crashes_max: 0, ..Self::untimed_pair() }
+        Self { start: Start::Alone, crashes_max: 0, ..Self::untimed_pair() }
     }
 
-    /// A leader and its follower are well; disks are quick, which makes elections short.
+    /// A leader and its follower are well at epoch 2 until either falls silent.
     pub const fn untimed_warm() -> Self {
-        Self { start: Start::Warm, slow_disks: false, epoch_max: 4, ..Self::untimed_pair() }
+        Self { start: Start::Warm, epoch_max: 3, crashes_max: 0, ..Self::untimed_pair() }
     }
 
     /// The same in time; the second node's wall clock is ahead by `offset`.
     pub const fn timed(offset: i64) -> Self {
-        Self { timed: true, offset, epoch_max: 3, ..Self::untimed_warm() }
+        Self { timed: true, offset, ..Self::untimed_warm() }
+    }
+
+    /// The follower, or the leader, restarts.
+    pub const fn timed_restart() -> Self {
+        Self { crashes_max: 1, ..Self::timed(0) }
     }
 
     /// A leader gives its reign away.
     pub const fn timed_handover() -> Self {
-        Self { handovers_max: 1, crashes_max: 0, epoch_max: 4, ..Self::timed(0) }
+        Self { handovers_max: 1, ..Self::timed(0) }
+    }
+
+    /// One more of everything: too wide to be explored fully within a test.
+    pub const fn wider(self) -> Self {
+        Self {
+            epoch_max: self.epoch_max + 1,
+            crashes_max: 1,
+            flights_max: 2,
+            slow_disks: !self.timed,
+            ..self
+        }
     }
 }

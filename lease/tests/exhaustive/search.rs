@@ -13,14 +13,14 @@ use super::world::{Choice, World};
 
 /// A search that sees more has bounds that are too wide for a test.
 pub const STATES_MAX: usize = 20_000_000;
-/// One of so many states is healed.
-const HEAL_EVERY: usize = 2570000000;
+/// One of so many states is healed, by its fingerprint; that takes as long as hundreds of steps.
+const HEAL_EVERY: u64 = 1021;
 
 /// What a search found.
 #[derive(Debug)]
 pub enum Outcome {
     Holds { states: usize, transitions: usize, depth: usize },
-    Broken { what: String, trace: Vec<String> },
+    Broken { what: String, states: usize, trace: Vec<String> },
     TooLarge { states: usize, depth: usize },
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Outcome {
             Self::Holds { states, transitions, depth } => {
                 write!(f, "holds in all {states} states ({transitions} steps, depth {depth})")
             }
-            Self::Broken { what, trace } => {
+            Self::Broken { what, trace, .. } => {
                 writeln!(f, "{what}, after {} steps:", trace.len())?;
                 trace
                     .iter()
@@ -146,14 +146,9 @@ pub fn search(bounds: &Bounds, mistake: Option<Mistake>, states_max: usize) -> O
                     Entry::Occupied(_) => continue,
                     Entry::Vacant(entry) => entry.insert(from),
                 };
-                let healed = || {
-                    (print as usize)
-                        .is_multiple_of(HEAL_EVERY)
-                        .then(|| heal::broken(bounds, &after))
-                };
-                if let Some(what) = after.broken(bounds).or_else(|| healed().flatten()) {
+                if let Some(what) = broken(bounds, mistake, print, &after) {
                     let trace = trace(bounds, mistake, &seen, print);
-                    return Outcome::Broken { what, trace };
+                    return Outcome::Broken { what, states: seen.len(), trace };
                 }
                 next.push((print, Box::new(after)));
             }
@@ -162,12 +157,15 @@ pub fn search(bounds: &Bounds, mistake: Option<Mistake>, states_max: usize) -> O
             return Outcome::TooLarge { states: seen.len(), depth };
         }
         depth += 1;
-        if std::env::var_os("EXHAUSTIVE_PROGRESS").is_some() {
-            eprintln!("depth {depth}: {} new, {} in all", next.len(), seen.len());
-        }
         frontier = next;
     }
     Outcome::Holds { states: seen.len(), transitions, depth }
+}
+
+/// The promise that is broken in this state, or, for a sample of states, on the way back to health.
+fn broken(bounds: &Bounds, mistake: Option<Mistake>, print: u64, world: &World) -> Option<String> {
+    let heals = mistake.is_none() && print.is_multiple_of(HEAL_EVERY);
+    world.broken(bounds).or_else(|| heals.then(|| heal::broken(bounds, world)).flatten())
 }
 
 fn trace(bounds: &Bounds, mistake: Option<Mistake>, seen: &Seen, last: u64) -> Vec<String> {
@@ -178,6 +176,7 @@ fn trace(bounds: &Bounds, mistake: Option<Mistake>, seen: &Seen, last: u64) -> V
         path.push(before);
     }
     let mut world = World::new(bounds, mistake);
+    world.tells = true;
     let mut steps = Vec::new();
     for print in path.iter().rev().skip(1) {
         let mut choices: Vec<Choice> = Vec::new();

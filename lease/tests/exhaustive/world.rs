@@ -1,5 +1,6 @@
 //! Everything there is: two nodes, their disks, the store, the network, and what has been seen.
 
+use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 
 use duolog_lease::action::{Action, Actions};
@@ -25,6 +26,11 @@ pub const MONO: MonoMs = MonoMs(1000);
 /// And this.
 pub const WALL: WallMs = WallMs(5000);
 pub const NAMES: [&str; 2] = ["A", "B"];
+
+thread_local! {
+    /// The one buffer of every step.
+    static ACTIONS: Cell<Actions> = Cell::new(Actions::new());
+}
 
 /// Breaks one rule or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +68,7 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Read {
     pub call: duolog_lease::ids::CallId,
-    /// What the store held when it looked.
+    /// What the store held when it looked; `None` if it shows what the store holds when it ends.
     pub sampled: Option<Option<duolog_lease::event::Version>>,
 }
 
@@ -82,7 +88,9 @@ pub struct World {
     pub crashes: u8,
     /// The promise that the last step broke.
     pub violation: Option<String>,
-    /// What the last step did, in words; for traces only.
+    /// Whether steps are told in words; for traces only.
+    pub tells: bool,
+    /// What the last step did, in words.
     pub told: Vec<String>,
 }
 
@@ -133,6 +141,7 @@ impl World {
             handovers: 0,
             crashes: 0,
             violation: None,
+            tells: false,
             told: Vec::new(),
         };
         let in_sync = match bounds.start {
@@ -206,25 +215,25 @@ impl World {
     pub fn give(&mut self, bounds: &Bounds, node: usize, ahead_ms: u64, event: Event) {
         let now = self.now(bounds, node, ahead_ms);
         let mut events = vec![event];
-        let mut out = Actions::new();
+        let mut out = ACTIONS.take();
         while !events.is_empty() {
             let event = events.remove(0);
             let Some(machine) = &mut self.nodes[node].machine else {
-                return;
+                break;
             };
             let before = machine.awaited_write();
             machine.step(now, event, &mut out);
-            let actions: Vec<Action> = out.drain().collect();
-            for action in actions {
+            for action in out.drain() {
                 self.tell_action(node, &action);
                 self.act(bounds, node, before, action, &mut events);
             }
             self.watch_reign(node);
         }
+        ACTIONS.set(out);
     }
 
     fn tell_action(&mut self, node: usize, action: &Action) {
-        if cfg!(debug_assertions) || self.told.capacity() > 0 {
+        if self.tells {
             self.told.push(format!("{}: {action:?}", NAMES[node]));
         }
     }

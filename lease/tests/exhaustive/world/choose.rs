@@ -21,9 +21,8 @@ pub enum Choice {
     Crash(usize),
     /// A promise that is being written has reached the disk.
     CrashPersisted(usize),
-    /// The store looks; the answer is under way.
-    Look(usize),
-    /// The answer arrives.
+    /// The answer to a read arrives. Untimed: what it shows is the store as it is, unless a write
+    /// has landed behind its back.
     Read(usize),
     ReadFails(usize),
     Persisted(usize),
@@ -31,7 +30,8 @@ pub enum Choice {
     Covered(usize),
     Promoted(usize),
     Drained(usize),
-    Land(usize),
+    /// A write reaches the store. The reads under way of these nodes have looked before.
+    Land(usize, [bool; 2]),
     Answer(usize),
     /// The answer is lost; what has not landed may land later.
     Lose(usize),
@@ -59,12 +59,25 @@ impl World {
         }
         for (index, flight) in self.flights.iter().enumerate() {
             if flight.outcome.is_none() {
-                list.push(Choice::Land(index));
+                self.land_choices(bounds, index, list);
             } else {
                 list.push(Choice::Answer(index));
             }
             if flight.waiting.is_some() {
                 list.push(Choice::Lose(index));
+            }
+        }
+    }
+
+    /// When a read looks matters only if the store changes while it is under way.
+    fn land_choices(&self, bounds: &Bounds, index: usize, list: &mut Vec<Choice>) {
+        let open = |node: usize| {
+            let read = self.nodes[node].read.as_ref();
+            !bounds.timed && read.is_some_and(|read| read.sampled.is_none())
+        };
+        for looked in [[false, false], [true, false], [false, true], [true, true]] {
+            if (0..2).all(|node| open(node) || !looked[node]) {
+                list.push(Choice::Land(index, looked));
             }
         }
     }
@@ -90,29 +103,24 @@ impl World {
             }
         }
         if let Some(read) = &it.read {
-            self.read_choices(bounds, node, read.sampled.is_some(), list);
+            list.push(Choice::Read(node));
+            if bounds.reads_fail && read.sampled.is_none() {
+                list.push(Choice::ReadFails(node));
+            }
         }
         let reign = machine.reign();
         if reign.is_some() && self.handovers < bounds.handovers_max {
             list.push(Choice::Resign(node));
         }
         let other = &self.nodes[1 - node];
-        if reign.is_some() && machine.members().is_some_and(|(set, _)| set.is_alone()) {
+        if bounds.joins
+            && reign.is_some()
+            && machine.members().is_some_and(|(set, _)| set.is_alone())
+        {
             if other.shards == reign {
                 list.push(Choice::CaughtUp(node));
             }
             list.push(Choice::Lost(node));
-        }
-    }
-
-    fn read_choices(&self, bounds: &Bounds, node: usize, looked: bool, list: &mut Vec<Choice>) {
-        if bounds.timed || looked {
-            list.push(Choice::Read(node));
-        } else {
-            list.push(Choice::Look(node));
-        }
-        if bounds.reads_fail && !looked {
-            list.push(Choice::ReadFails(node));
         }
     }
 
@@ -154,16 +162,16 @@ impl World {
             Choice::Start(node) => self.start(bounds, node),
             Choice::Crash(node) => self.crash(node, false),
             Choice::CrashPersisted(node) => self.crash(node, true),
-            Choice::Look(node) => {
-                let version = self.store.version.clone();
-                if let Some(read) = &mut self.nodes[node].read {
-                    read.sampled = Some(version);
-                }
-            }
             // Untimed: every lease may seem to have run out; that it has not is just a delay.
             Choice::Read(node) => self.read(bounds, node, if bounds.timed { 0 } else { 100 }, true),
             Choice::ReadFails(node) => self.read(bounds, node, 0, false),
-            Choice::Land(index) => self.land(index),
+            Choice::Land(index, looked) => {
+                let looked = self.nodes.iter_mut().zip(looked).filter(|(_, looked)| *looked);
+                for read in looked.filter_map(|(node, _)| node.read.as_mut()) {
+                    read.sampled = Some(self.store.version.clone());
+                }
+                self.land(index);
+            }
             Choice::Answer(index) => self.answer(bounds, index),
             Choice::Lose(index) => self.lose(bounds, index),
             Choice::Deliver(from, index) => self.deliver(bounds, from, index, Guise::Itself),
