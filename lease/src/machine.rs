@@ -288,12 +288,15 @@ impl<R: Rules> Machine<R> {
     fn check(&self) {
         assert!(self.promise.durable <= self.promise.asked, "what is on disk was asked for");
         if let Some(follow) = &self.watch.follow {
-            assert!(matches!(self.phase, Phase::Watching), "who follows neither leads nor tries");
+            assert!(
+                matches!(self.phase, Phase::Watching),
+                "L3: a follower neither leads nor tries"
+            );
             assert!(follow.leader != self.identity.node, "nobody follows itself");
         }
         if let Phase::Reign(reign) = &self.phase {
-            assert!(reign.in_sync.contains(self.identity.node), "a leader is in its in_sync");
-            assert!(self.version.is_some(), "a leader knows its lease");
+            assert!(reign.in_sync.contains(self.identity.node), "L3: a leader is in its in_sync");
+            assert!(self.version.is_some(), "L1: a leader knows its lease");
         }
     }
 }

@@ -86,7 +86,7 @@ impl<R: Rules> Machine<R> {
         self.challenge(now, LeaseEpoch::FIRST, Cause::NoLease, out);
     }
 
-    /// Decides by a lease just read. `promised`: the promise when the read was sent.
+    /// Decides by a lease just read (L1). `promised`: the promise when the read was sent.
     fn judge(
         &mut self,
         now: Now,

@@ -110,8 +110,8 @@ impl<R: Rules> Machine<R> {
         self.refuse(hello, Refusal::ClockDrift { difference_ms }, out);
     }
 
-    /// Follows, and acks the heartbeat sent at `sent`; after the promise is on disk. `fenced`: the
-    /// shards have to be told again.
+    /// Follows, and acks the heartbeat sent at `sent`; after the promise is on disk. No store is
+    /// asked (M4). `fenced`: the shards have to be told again.
     fn accept(&mut self, hello: Hello, sent: Option<MonoMs>, fenced: bool, out: &mut Actions) {
         let Hello { from, epoch, .. } = hello;
         self.watch.resigned = self.watch.resigned.filter(|resigned| *resigned >= epoch);

@@ -25,7 +25,7 @@ impl<R: Rules> Machine<R> {
         if reign.in_sync.contains(node) || named {
             return Ok(());
         }
-        // While the pair has room, anybody of this cluster may come; the first to catch up stays.
+        // M0: while there is room, any node of the cluster may come; the first to catch up stays.
         match reign.change {
             Change::None if reign.in_sync.is_alone() => Ok(()),
             _ => Err(MemberRefusal::ThirdNode),
