@@ -56,6 +56,15 @@ pub const SILENCE_MS_DEFAULT: u64 = 2_000;
 pub const BACKOFF_MS_MIN: u64 = 10;
 /// Longest such pause, milliseconds.
 pub const BACKOFF_MS_MAX: u64 = 1_000;
+/// While one address is being reached, the next one is tried after so long, milliseconds: a node
+/// that is stopped keeps nobody waiting, and one that is alive answers sooner.
+pub const CONNECT_STAGGER_MS: u64 = 100;
+/// Redirects followed before all addresses are tried anew: a pair needs one, and one more when the
+/// lead moves meanwhile.
+pub const REDIRECTS_MAX: usize = 4;
+/// A node that answers and does not lead is watched for so long, milliseconds; then it is greeted
+/// anew, in case it vanished without a word.
+pub const STANDBY_MS_MAX: u64 = 1_000;
 /// Calls that wait in front of one connection of a client; the next one waits to be queued.
 pub const CLIENT_QUEUE_LEN_MAX: usize = 1_024;
 /// Connections of one client at most.

@@ -73,8 +73,8 @@ impl AppendCall {
     }
 
     /// Names the append, so that it happens at most once however often it is sent; the library
-    /// repeats it by itself then, within the deadline, when the server is busy or stopping or the
-    /// connection is lost. Every append needs a key of its own.
+    /// repeats it by itself then, within the deadline, when the server is busy or stopping, the lead
+    /// moves or the connection is lost. Every append needs a key of its own.
     pub const fn idempotency_key(mut self, key: Uuid) -> Self {
         self.key = Some(key);
         self
@@ -102,9 +102,11 @@ impl AppendCall {
     ///
     /// # Errors
     /// See [`Error`]. Without a key, a lost connection or a passed deadline is
-    /// [`Error::Unknown`]: the append may have happened.
+    /// [`Error::Unknown`]: the append may have happened. A node that does not lead refuses for
+    /// certain: then the library goes to the one that does, key or not. An append that was
+    /// refused or repeated on the way may come behind one that was started later.
     pub async fn send(self) -> Result<Receipt, Error> {
-        let limit = self.client.server().frame_body_max_bytes;
+        let limit = self.client.request_max_bytes();
         let body = self.encode(limit).map_err(refused_here)?;
         let request = Request {
             kind: FrameKind::Append,

@@ -7,9 +7,11 @@ use duolog_engine::ids::ShardId;
 use tokio::sync::{mpsc, watch};
 
 use super::call::Lane;
-use super::connection::{Connection, Dialer, Status};
+use super::connection::{Connection, Status};
 use super::dial::Link;
 use super::error::Error;
+use super::nodes::Nodes;
+use super::search::{Aim, Down, Search};
 use super::{Client, Inner, bounded};
 use crate::limits::{
     CALL_DEADLINE_MS_DEFAULT, CLIENT_CONNECTIONS_MAX, CLIENT_QUEUE_LEN_MAX,
@@ -26,6 +28,7 @@ pub struct ClientBuilder {
     silence: Duration,
     shard: Option<ShardId>,
     connections: usize,
+    aim: Aim,
 }
 
 impl ClientBuilder {
@@ -37,11 +40,13 @@ impl ClientBuilder {
             silence: Duration::from_millis(SILENCE_MS_DEFAULT),
             shard: None,
             connections: 1,
+            aim: Aim::Leader,
         }
     }
 
     /// Adds addresses, separated by commas: `host`, `host:port`, `[::1]:port`. The port is 7400
-    /// when not named. They are the nodes of one cluster; the client uses one at a time.
+    /// when not named. They are the nodes of one cluster: the client finds out which
+    /// one leads.
     pub fn addresses(mut self, addresses: &str) -> Self {
         let named = addresses.split(',').map(str::trim).filter(|address| !address.is_empty());
         self.addresses.extend(named.map(str::to_owned));
@@ -72,6 +77,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Connects to any node that answers instead of the one that leads: for reads that may be stale
+    /// and for [`Client::status`]. Other calls still search for the leader.
+    pub const fn any_node(mut self) -> Self {
+        self.aim = Aim::Anyone;
+        self
+    }
+
     /// Connections at one time, 1 to 64. Calls for one stream always share one, so that they are
     /// applied in the order in which they were started. Default: 1.
     pub fn connections(mut self, count: usize) -> Self {
@@ -79,65 +91,43 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to the first address that answers. Needs a tokio runtime, which also runs the
+    /// Connects to the node that leads; if none does, to one that answers. Needs a tokio runtime, which also runs the
     /// client's background tasks; they end when the last clone of the client is dropped.
     ///
     /// # Errors
     /// [`Error::Connect`] when no address answers, [`Error::Protocol`] when what answers is no
     /// Duolog server of this version, [`Error::BadRequest`] when there is no such shard.
     pub async fn connect(self) -> Result<Client, Error> {
-        let mut dialer = Dialer {
-            addresses: self.addresses.into(),
-            next: 0,
-            shard: self.shard,
-            timeout: self.connect_timeout,
-            cluster: None,
+        let nodes = Nodes::new(self.addresses, self.shard, self.connect_timeout);
+        let mut search = Search::new(nodes.clone(), self.aim);
+        let found = match search.round().await {
+            Ok(link) => Some(link),
+            Err(Down::Unreachable(error)) => return Err(error),
+            Err(_) => None,
         };
-        let first = dial_any(&mut dialer).await?;
-        let info = first.info.clone();
-        let mut first = Some(first);
-        let mut lanes = Vec::with_capacity(self.connections);
-        for _ in 0..self.connections {
+        // A node that does not lead serves reads that may be stale; appends search for the leader.
+        let (mut first, standby) = match self.aim {
+            Aim::Leader => (found, search.take_standby()),
+            Aim::Anyone => (None, found),
+        };
+        let Some(info) = first.as_ref().or(standby.as_ref()).map(|link| link.info.clone()) else {
+            let text = "the only node that answered closed the connection".to_owned();
+            return Err(Error::Connect { addresses: nodes.addresses.join(","), text });
+        };
+        let lane = |search: Search, link: Option<Link>| {
             let (calls, queue) = mpsc::channel(CLIENT_QUEUE_LEN_MAX);
             let told = Status { info: info.clone(), down: None };
             let (status, watched) = watch::channel(told);
-            let connection = Connection {
-                dialer: dialer.clone(),
-                silence: self.silence,
-                queue,
-                status,
-                waiting: None,
-                next_correlation: 1,
-            };
-            tokio::spawn(connection.run(first.take()));
-            let addresses = Arc::clone(&dialer.addresses);
-            lanes.push(Lane { queue: calls, status: watched, addresses });
-        }
-        Ok(Client { inner: Arc::new(Inner { lanes, deadline: self.deadline }) })
+            let silence = self.silence;
+            let connection =
+                Connection { search, silence, queue, status, waiting: None, next_correlation: 1 };
+            tokio::spawn(connection.run(link));
+            Lane { queue: calls, status: watched, nodes: nodes.clone() }
+        };
+        let lanes = (0..self.connections)
+            .map(|_| lane(Search::new(nodes.clone(), Aim::Leader), first.take()))
+            .collect();
+        let anyone = lane(Search::new(nodes.clone(), Aim::Anyone), standby);
+        Ok(Client { inner: Arc::new(Inner { lanes, anyone, deadline: self.deadline }) })
     }
-}
-
-/// Tries every address once.
-async fn dial_any(dialer: &mut Dialer) -> Result<Link, Error> {
-    let mut reasons = Vec::new();
-    let mut worse = None;
-    for _ in 0..dialer.addresses.len() {
-        match dialer.dial_next().await {
-            Ok(link) => return Ok(link),
-            Err(Error::Connect { addresses, text }) => reasons.push((addresses, text)),
-            Err(error) => worse = worse.or(Some(error)),
-        }
-    }
-    if let Some(error) = worse {
-        return Err(error);
-    }
-    let text = match &reasons[..] {
-        [] => "no address was given".to_owned(),
-        [(_, text)] => text.clone(),
-        several => {
-            let each = several.iter().map(|(address, text)| format!("{address}: {text}"));
-            each.collect::<Vec<_>>().join("; ")
-        }
-    };
-    Err(Error::Connect { addresses: dialer.addresses.join(","), text })
 }

@@ -15,6 +15,8 @@ use uuid::Uuid;
 use super::chance::Backoff;
 use super::connection::{Answer, Claim, Outcome, Outgoing, Status};
 use super::error::Error;
+use super::nodes::Nodes;
+use super::search::Down;
 use crate::wire::{ErrorCode, ErrorView, FrameKind};
 
 /// What a call is for; decides what may be repeated.
@@ -22,8 +24,10 @@ use crate::wire::{ErrorCode, ErrorView, FrameKind};
 pub(super) enum Purpose {
     /// Changes nothing: repeated freely.
     Read,
-    /// Repeated only with a key.
+    /// Repeated only with a key, or when nothing was done for certain.
     Append { key: Option<Uuid> },
+    /// An operator's: repeated only when nothing was done for certain.
+    Command,
 }
 
 /// A request, independent of connections.
@@ -41,7 +45,7 @@ pub(super) struct Request {
 pub(super) struct Lane {
     pub(super) queue: mpsc::Sender<Outgoing>,
     pub(super) status: watch::Receiver<Status>,
-    pub(super) addresses: Arc<[String]>,
+    pub(super) nodes: Nodes,
 }
 
 impl Lane {
@@ -54,6 +58,7 @@ impl Lane {
         let ends_at = Instant::now() + deadline;
         let mut backoff = Backoff::new();
         let mut maybe_done = false;
+        let mut redirected = false;
         loop {
             let error = match self.attempt(request, ends_at, deadline).await {
                 Ok(answer) if answer.kind == request.expected => return Ok(answer),
@@ -64,9 +69,14 @@ impl Lane {
             let error = if maybe_done { request.after_unknown(error) } else { error };
             let pause = match &error {
                 Error::Busy { retry_after, .. } => backoff.pause().max(*retry_after),
+                // The way to the leader is known; a second time somebody is mistaken.
+                Error::NotLeader { leader: Some(_), .. } if !redirected => {
+                    redirected = true;
+                    Duration::ZERO
+                }
                 _ => backoff.pause(),
             };
-            if !request.may_repeat_after(&error) || Instant::now() + pause >= ends_at {
+            if !self.may_repeat(request, &error) || Instant::now() + pause >= ends_at {
                 return Err(error);
             }
             tokio::time::sleep(pause).await;
@@ -119,7 +129,14 @@ impl Lane {
     }
 
     fn unconnected(&self, text: String) -> Error {
-        Error::Connect { addresses: self.addresses.join(","), text }
+        Error::Connect { addresses: self.nodes.addresses.join(","), text }
+    }
+
+    fn may_repeat(&self, request: &Request, error: &Error) -> bool {
+        // With a single address, whoever stops the server is to be told at once.
+        let stopping = matches!(error, Error::ShuttingDown { .. });
+        let elsewhere = !stopping || self.nodes.addresses.len() > 1;
+        request.may_repeat_after(error) && (elsewhere || request.is_repeatable())
     }
 
     fn ended(&self) -> Error {
@@ -128,7 +145,12 @@ impl Lane {
 
     fn never_sent(&self, deadline: Duration) -> Error {
         match self.status.borrow().down.clone() {
-            Some(text) => self.unconnected(text),
+            Some(Down::Unreachable(error)) => error,
+            Some(Down::NoLeader(text)) => {
+                let leader = self.nodes.known().leader.map(|leader| leader.to_string());
+                Error::NotLeader { leader, text: format!("no node leads ({text})") }
+            }
+            Some(Down::Ended(text)) => self.unconnected(text),
             None => Error::Deadline {
                 deadline,
                 text: "the request was not sent: those before it were not answered".to_owned(),
@@ -143,6 +165,7 @@ impl Request {
         match self.purpose {
             Purpose::Read => None,
             Purpose::Append { key } => Some(Error::Unknown { idempotency_key: key, text }),
+            Purpose::Command => Some(Error::CommandUnknown { text }),
         }
     }
 
@@ -150,20 +173,24 @@ impl Request {
         self.unknown(text.clone()).unwrap_or(Error::Protocol { text })
     }
 
-    fn may_repeat_after(&self, error: &Error) -> bool {
-        let repeatable = match self.purpose {
+    /// Whether doing it twice is the same as doing it once.
+    const fn is_repeatable(&self) -> bool {
+        match self.purpose {
             Purpose::Read => true,
             Purpose::Append { key } => key.is_some(),
-        };
-        let passing = matches!(
-            error,
-            Error::Busy { .. }
-                | Error::Unknown { .. }
-                | Error::ShuttingDown { .. }
-                | Error::NotLeader { .. }
-                | Error::Connect { .. }
-        );
-        repeatable && passing
+            Purpose::Command => false,
+        }
+    }
+
+    const fn may_repeat_after(&self, error: &Error) -> bool {
+        match error {
+            // Nothing was done, and another node may do it.
+            Error::NotLeader { .. } | Error::ShuttingDown { .. } => true,
+            Error::Busy { .. } | Error::Unknown { .. } | Error::Connect { .. } => {
+                self.is_repeatable()
+            }
+            _ => false,
+        }
     }
 
     /// What a refusal means after an earlier attempt that may have been done, or may still be.
@@ -199,7 +226,7 @@ impl Request {
         let text = view.text.to_owned();
         let key = match self.purpose {
             Purpose::Append { key } => key,
-            Purpose::Read => None,
+            Purpose::Read | Purpose::Command => None,
         };
         let Some(code) = view.code() else {
             let text = format!("error {} of a later version: {text}", view.code_number);
@@ -229,7 +256,11 @@ impl Request {
             ErrorCode::Unknown => self.garbled(text),
             ErrorCode::ShuttingDown => Error::ShuttingDown { text },
             ErrorCode::Damaged => Error::Damaged { first: Lsn(view.a), last: Lsn(view.b), text },
-            ErrorCode::NotLeader => Error::NotLeader { text },
+            ErrorCode::NotLeader => {
+                let leader = (!view.leader.is_empty()).then(|| view.leader.to_owned());
+                Error::NotLeader { leader, text }
+            }
+            ErrorCode::Refused => Error::Refused { text },
         }
     }
 
@@ -271,7 +302,7 @@ mod tests {
             Error::Busy { retry_after: Duration::ZERO, text: text() },
             Error::DiskFull { text: text() },
             Error::ShuttingDown { text: text() },
-            Error::NotLeader { text: text() },
+            Error::NotLeader { leader: None, text: text() },
             Error::Connect { addresses: text(), text: text() },
             Error::Deadline { deadline: Duration::ZERO, text: text() },
             Error::Protocol { text: text() },
@@ -299,6 +330,10 @@ mod tests {
         assert!(append(Some(Uuid::nil())).may_repeat_after(&busy));
         assert!(!append(Some(Uuid::nil())).may_repeat_after(&full));
         assert!(!append(None).may_repeat_after(&busy));
+        let elsewhere = Error::NotLeader { leader: None, text: String::new() };
+        assert!(append(None).may_repeat_after(&elsewhere), "nothing was done");
+        let command = Request { purpose: Purpose::Command, ..append(None) };
+        assert!(command.may_repeat_after(&elsewhere) && !command.may_repeat_after(&busy));
         let read = Request { purpose: Purpose::Read, ..append(None) };
         assert!(read.may_repeat_after(&busy));
         assert!(!read.may_repeat_after(&conflict(Expect::NoStream)));

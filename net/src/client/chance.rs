@@ -12,6 +12,11 @@ pub(super) fn random_uuid() -> Uuid {
     Uuid::new_v4()
 }
 
+/// A random number below `count`, 0 if that is 0.
+pub(super) fn random_index(count: usize) -> usize {
+    (random_uuid().as_u128() as usize).checked_rem(count).unwrap_or(0)
+}
+
 /// The id of the event at `index` of the append with this key: always the same.
 pub(super) fn derived_id(key: Uuid, index: u32) -> Uuid {
     let mut hasher = blake3::Hasher::new();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use duolog_engine::ids::{ClusterId, ShardId};
+use duolog_engine::ids::LeaseEpoch;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use tokio::io::{Interest, Ready};
@@ -19,10 +19,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::chance::Backoff;
-use super::dial::{Link, ServerInfo, dial};
-use super::error::Error;
+use super::dial::{Link, ServerInfo};
+use super::search::{Aim, Down, Search};
 use crate::limits::CLIENT_UNSENT_MAX_BYTES;
-use crate::wire::{ErrorCode, ErrorView, Frame, FrameKind, encode_frame};
+use crate::wire::{ErrorCode, ErrorView, Frame, FrameKind, Standing, encode_frame};
 
 /// Reads from the socket in one go at most, so that sending is not forgotten.
 const READS_MAX: usize = 64;
@@ -94,36 +94,7 @@ pub(super) struct Status {
     /// The server reached last.
     pub(super) info: ServerInfo,
     /// Why there is no connection now.
-    pub(super) down: Option<String>,
-}
-
-/// Addresses and how to reach one of them.
-#[derive(Clone, Debug)]
-pub(super) struct Dialer {
-    pub(super) addresses: Arc<[String]>,
-    pub(super) next: usize,
-    pub(super) shard: Option<ShardId>,
-    pub(super) timeout: Duration,
-    pub(super) cluster: Option<ClusterId>,
-}
-
-impl Dialer {
-    /// Tries the next address; the one after it is next then.
-    pub(super) async fn dial_next(&mut self) -> Result<Link, Error> {
-        let address = &self.addresses[self.next % self.addresses.len()];
-        self.next = (self.next + 1) % self.addresses.len();
-        let link = dial(address, self.shard, self.timeout).await?;
-        match self.cluster.replace(link.info.cluster) {
-            Some(cluster) if cluster != link.info.cluster => {
-                self.cluster = Some(cluster);
-                Err(Error::Connect {
-                    addresses: address.clone(),
-                    text: "another cluster than before answers".to_owned(),
-                })
-            }
-            _ => Ok(link),
-        }
-    }
+    pub(super) down: Option<Down>,
 }
 
 /// Why a connection is not used any more.
@@ -142,7 +113,7 @@ enum End {
 /// The task.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) dialer: Dialer,
+    pub(super) search: Search,
     pub(super) silence: Duration,
     pub(super) queue: mpsc::Receiver<Outgoing>,
     pub(super) status: watch::Sender<Status>,
@@ -172,32 +143,33 @@ impl Connection {
                 End::Left => "the server is stopping or does not lead".to_owned(),
                 End::Lost(text) | End::Garbage(text) => text.clone(),
             };
-            self.status.send_modify(|status| status.down = Some(down));
+            self.search.leave(&live.link.info.address);
+            self.status.send_modify(|status| status.down = Some(Down::Ended(down)));
             live.fail_all(&end);
         }
     }
 
-    /// Waits until somebody wants the connection, then tries one address after the other.
+    /// Waits until somebody wants the connection, then searches.
     async fn reconnect(&mut self) -> Option<Link> {
         let mut backoff = Backoff::new();
         loop {
             while self.waiting.as_ref().is_none_or(|call| call.reply.is_closed()) {
                 self.waiting = Some(self.queue.recv().await?);
             }
-            match self.dialer.dial_next().await {
+            match self.search.round().await {
                 Ok(link) => return Some(link),
-                Err(error) => {
-                    let down = Some(error.to_string());
-                    self.status.send_modify(|status| status.down = down);
-                }
+                Err(down) => self.status.send_modify(|status| status.down = Some(down)),
             }
-            tokio::time::sleep(backoff.pause()).await;
+            if let Some(link) = self.search.pause(backoff.pause()).await {
+                return Some(link);
+            }
         }
     }
 
     async fn serve(&mut self, live: &mut Live) -> Result<End, End> {
         let alarm = sleep_until(live.last_sign + self.silence / 2);
         tokio::pin!(alarm);
+        let mut known = self.search.nodes.watch();
         loop {
             if live.pending.is_empty() && self.has_call() {
                 live.look()?;
@@ -213,8 +185,17 @@ impl Connection {
                 ready = live.ready() => {
                     let ready = ready.map_err(|error| End::Lost(error.to_string()))?;
                     if ready.is_readable() || ready.is_read_closed() {
-                        live.read(self.dialer.addresses.len() > 1)?;
+                        live.read(&self.search)?;
+                        if std::mem::take(&mut live.stands_anew) {
+                            let info = live.link.info.clone();
+                            self.status.send_modify(|status| status.info = info);
+                        }
                     }
+                }
+                Ok(()) = known.changed() => {
+                    // Another connection has heard of a newer reign.
+                    let newer = known.borrow_and_update().epoch > live.link.info.epoch;
+                    live.leaving |= newer && self.search.aim == Aim::Leader;
                 }
                 call = self.queue.recv(), if wants_calls => {
                     let Some(call) = call else { return Ok(End::Released) };
@@ -278,6 +259,8 @@ struct Live {
     asked_at: Option<Instant>,
     /// The server will not serve: no further calls go there.
     leaving: bool,
+    /// The server has said what it is now.
+    stands_anew: bool,
 }
 
 impl Live {
@@ -293,6 +276,7 @@ impl Live {
             ping: None,
             asked_at: None,
             leaving: false,
+            stands_anew: false,
         }
     }
 
@@ -354,8 +338,8 @@ impl Live {
         }
     }
 
-    /// Reads what is there. `may_leave`: there is another address to go to.
-    fn read(&mut self, may_leave: bool) -> Result<(), End> {
+    /// Reads what is there.
+    fn read(&mut self, search: &Search) -> Result<(), End> {
         for _ in 0..READS_MAX {
             match self.link.stream.try_read(self.link.frames.space()) {
                 Ok(0) => return Err(End::Lost("the server closed the connection".to_owned())),
@@ -364,12 +348,13 @@ impl Live {
                 Err(error) => return Err(End::Lost(format!("cannot receive: {error}"))),
             }
             self.last_sign = Instant::now();
-            self.deliver(may_leave)?;
+            self.deliver(search)?;
         }
         Ok(())
     }
 
-    fn deliver(&mut self, may_leave: bool) -> Result<(), End> {
+    fn deliver(&mut self, search: &Search) -> Result<(), End> {
+        let leads = search.aim == Aim::Leader;
         let garbage = |text: String| End::Garbage(format!("the server sent garbage: {text}"));
         loop {
             let frame = self.link.frames.next_frame();
@@ -380,10 +365,25 @@ impl Live {
                 self.ping = None;
                 continue;
             }
+            if frame.kind == FrameKind::Standing {
+                let standing = Standing::decode(frame.body);
+                let standing = standing.map_err(|error| garbage(error.to_string()))?;
+                search.nodes.learn(standing.epoch, standing.leader);
+                self.link.info.stands(&standing);
+                self.stands_anew = true;
+                self.leaving |= leads && !standing.role.serves();
+                continue;
+            }
             let refusal = refusal(&frame);
-            let code = refusal.and_then(|error| error.code());
-            if let Some(ErrorCode::ShuttingDown | ErrorCode::NotLeader) = code {
-                self.leaving |= may_leave;
+            match refusal.and_then(|error| Some((error.code()?, error))) {
+                Some((ErrorCode::NotLeader, error)) => {
+                    search.nodes.learn(LeaseEpoch(error.a), error.leader);
+                    self.leaving |= leads || search.nodes.has_other(&self.link.info.address);
+                }
+                Some((ErrorCode::ShuttingDown, _)) => {
+                    self.leaving |= search.nodes.has_other(&self.link.info.address);
+                }
+                _ => {}
             }
             match (self.pending.remove(&frame.correlation), refusal) {
                 (Some(pending), _) => {

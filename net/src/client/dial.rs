@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use duolog_engine::ids::{ClusterId, NodeId, ShardId};
+use duolog_engine::ids::{ClusterId, LeaseEpoch, NodeId, ShardId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::error::Error;
 use crate::limits::answer_body_max_bytes;
-use crate::wire::{ErrorCode, ErrorView, FrameBuffer, Hello, HelloAccepted, Message};
+use crate::wire::{
+    ErrorCode, ErrorView, FrameBuffer, Hello, HelloAccepted, Message, NodeRole, Standing,
+};
 
 /// The port of addresses that name none.
 const PORT_DEFAULT: u16 = 7400;
@@ -34,6 +36,19 @@ pub struct ServerInfo {
     pub requests_max: usize,
     /// Bytes in flight allowed on the connection.
     pub bytes_max: usize,
+    /// What the node is.
+    pub role: NodeRole,
+    /// The newest reign that it leads or follows, or knows to have begun; 0 standalone.
+    pub epoch: LeaseEpoch,
+    /// Where that reign's leader is; empty if the node does not know.
+    pub leader: String,
+}
+
+impl ServerInfo {
+    pub(super) fn stands(&mut self, standing: &Standing<'_>) {
+        (self.role, self.epoch) = (standing.role, standing.epoch);
+        standing.leader.clone_into(&mut self.leader);
+    }
 }
 
 /// A greeted connection.
@@ -42,6 +57,30 @@ pub(super) struct Link {
     pub(super) stream: TcpStream,
     pub(super) frames: FrameBuffer,
     pub(super) info: ServerInfo,
+}
+
+impl Link {
+    /// Waits until the server says what it has become. Nothing else may come: nothing was asked.
+    /// Can be dropped and called again.
+    pub(super) async fn next_standing(&mut self) -> Result<(), String> {
+        let Self { stream, frames, info } = self;
+        loop {
+            if let Some(frame) = frames.next_frame().map_err(|error| error.to_string())? {
+                return match Message::decode(&frame) {
+                    Ok(Message::Standing(standing)) => {
+                        info.stands(&standing);
+                        Ok(())
+                    }
+                    _ => Err(format!("{:?} came unasked", frame.kind)),
+                };
+            }
+            let count = stream.read(frames.space()).await.map_err(|error| error.to_string())?;
+            if count == 0 {
+                return Err("the server closed the connection".to_owned());
+            }
+            frames.filled(count);
+        }
+    }
 }
 
 /// Connects to `address` and greets, all within `timeout`.
@@ -91,7 +130,7 @@ async fn greet(address: &str, shard: Option<ShardId>) -> Result<Link, Error> {
         let frame = frames.next_frame().map_err(|error| not_spoken(address, error))?;
         let Some(frame) = frame else { continue };
         let info = match Message::decode(&frame) {
-            Ok(Message::HelloAccepted(accepted, _)) => info(address, &accepted),
+            Ok(Message::HelloAccepted(accepted, leader)) => info(address, &accepted, leader),
             Ok(Message::Error(error)) => return Err(refused(address, &error)),
             Ok(_) => return Err(not_spoken(address, format!("{:?} as first frame", frame.kind))),
             Err(error) => return Err(not_spoken(address, error)),
@@ -101,7 +140,7 @@ async fn greet(address: &str, shard: Option<ShardId>) -> Result<Link, Error> {
     }
 }
 
-fn info(address: &str, accepted: &HelloAccepted) -> ServerInfo {
+fn info(address: &str, accepted: &HelloAccepted, leader: &str) -> ServerInfo {
     ServerInfo {
         address: address.to_owned(),
         shard_count: accepted.shard_count,
@@ -111,6 +150,9 @@ fn info(address: &str, accepted: &HelloAccepted) -> ServerInfo {
         frame_body_max_bytes: accepted.frame_body_max_bytes as usize,
         requests_max: accepted.requests_max as usize,
         bytes_max: accepted.bytes_max as usize,
+        role: accepted.role,
+        epoch: accepted.epoch,
+        leader: leader.to_owned(),
     }
 }
 

@@ -67,7 +67,7 @@ pub enum Error {
         text: String,
     },
     /// The idempotency key came before with another request.
-    #[error("{text}: give every append a key of its own")]
+    #[error("{text}")]
     KeyReused {
         /// The key.
         idempotency_key: Option<Uuid>,
@@ -99,9 +99,11 @@ pub enum Error {
         /// As the server says.
         text: String,
     },
-    /// Another node leads. Nothing was done.
-    #[error("{text}: ask the node that leads")]
+    /// Another node leads, or none does at the moment. Nothing was done.
+    #[error("{text}: ask the node that leads, or again when one does")]
     NotLeader {
+        /// Where clients reach the leader; `None`: nobody said so.
+        leader: Option<String>,
         /// As the server says.
         text: String,
     },
@@ -136,6 +138,18 @@ pub enum Error {
         /// The call's deadline.
         deadline: Duration,
         /// What was waited for.
+        text: String,
+    },
+    /// An operator's command may have been carried out or not.
+    #[error("it is not known whether the command was carried out ({text}): see `duolog status`")]
+    CommandUnknown {
+        /// What went wrong.
+        text: String,
+    },
+    /// An operator's command was refused. Nothing was done.
+    #[error("{text}")]
+    Refused {
+        /// As the server says.
         text: String,
     },
     /// The other side does not speak this protocol, or not this version.
@@ -185,9 +199,19 @@ impl Error {
             | Self::KeyReused { .. }
             | Self::CrossShard { .. }
             | Self::BadRequest { .. } => Remedy::FixRequest,
-            Self::DiskFull { .. } | Self::Damaged { .. } | Self::Protocol { .. } => {
-                Remedy::CallOperator
-            }
+            Self::DiskFull { .. }
+            | Self::Damaged { .. }
+            | Self::CommandUnknown { .. }
+            | Self::Refused { .. }
+            | Self::Protocol { .. } => Remedy::CallOperator,
+        }
+    }
+
+    /// The text alone, for another error that names the address itself.
+    pub(super) fn inner_text(&self) -> String {
+        match self {
+            Self::Connect { text, .. } => text.clone(),
+            other => other.to_string(),
         }
     }
 }

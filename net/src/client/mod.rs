@@ -35,7 +35,9 @@ mod connection;
 mod dial;
 mod error;
 mod event;
+mod nodes;
 mod read;
+mod search;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,17 +54,19 @@ pub use event::{Event, RecordedEvent};
 pub use read::{LogPage, LogRead, StreamPage, StreamRead};
 pub use uuid::Uuid;
 
-pub use crate::wire::{Consistency, Copies, LogTail, StreamTail};
+pub use crate::wire::{Consistency, Copies, LogTail, NodeRole, StreamTail};
 
 use call::{Lane, Purpose, Request};
 
-use crate::limits::CALL_DEADLINE_MS_MAX;
+use crate::limits::{ADMIN_ANSWER_MAX_BYTES, CALL_DEADLINE_MS_MAX};
 use crate::wire::FrameKind;
 
 #[derive(Debug)]
 struct Inner {
-    /// Never empty.
+    /// To the node that leads. Never empty.
     lanes: Vec<Lane>,
+    /// To any node.
+    anyone: Lane,
     deadline: Duration,
 }
 
@@ -118,14 +122,61 @@ impl Client {
         self.lane(&[]).call(&request, self.inner.deadline).await.map(drop)
     }
 
+    /// Sends an operator's request (WIRE.md, "Admin") to the node that leads, once: the answer, in
+    /// JSON.
+    ///
+    /// # Errors
+    /// [`Error::CommandUnknown`] when the answer was lost; see [`Error`].
+    pub async fn command(&self, json: &str) -> Result<String, Error> {
+        self.admin(json, Purpose::Command, self.lane(&[])).await
+    }
+
+    /// Asks any node that answers about itself: its status, in JSON (OPERATIONS.md, "Status").
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn status(&self) -> Result<String, Error> {
+        self.admin(r#"{"command":"status"}"#, Purpose::Read, &self.inner.anyone).await
+    }
+
+    async fn admin(&self, json: &str, purpose: Purpose, lane: &Lane) -> Result<String, Error> {
+        let request = Request {
+            kind: FrameKind::Admin,
+            expected: FrameKind::AdminAnswer,
+            body: Arc::new(json.as_bytes().to_vec()),
+            cost_bytes: ADMIN_ANSWER_MAX_BYTES,
+            purpose,
+        };
+        let answer = lane.call(&request, self.inner.deadline).await?;
+        let wrong = |_| Error::Protocol { text: "the server's answer is not UTF-8".to_owned() };
+        String::from_utf8(answer.body).map_err(wrong)
+    }
+
     /// What the server reached last said about itself.
     #[must_use]
     pub fn server(&self) -> ServerInfo {
         self.lane(&[]).status.borrow().info.clone()
     }
 
+    /// Largest request that the server takes, bytes.
+    fn request_max_bytes(&self) -> usize {
+        self.lane(&[]).status.borrow().info.frame_body_max_bytes
+    }
+
     fn deadline(&self) -> Duration {
         self.inner.deadline
+    }
+
+    /// The connection for a read about `subject`: to any node, if that is fresh enough.
+    fn read_lane(&self, subject: &[u8], consistency: Consistency) -> &Lane {
+        match consistency {
+            // There is no other node to go to.
+            _ if self.lane(&[]).status.borrow().info.role == NodeRole::Standalone => {
+                self.lane(subject)
+            }
+            Consistency::Linearizable => self.lane(subject),
+            Consistency::Any => &self.inner.anyone,
+        }
     }
 
     /// The connection for calls about `subject`: always the same one.

@@ -113,7 +113,8 @@ impl StreamRead {
         self
     }
 
-    /// Takes whatever the node has committed instead of waiting for proof that it is the latest.
+    /// Takes whatever a node has committed, be it the leader or not, without proof that it is the
+    /// latest. Pages of one read may come from different nodes.
     #[must_use]
     pub const fn any_consistency(mut self) -> Self {
         self.consistency = Consistency::Any;
@@ -159,7 +160,7 @@ impl StreamRead {
             cost_bytes: read.page_bytes() as usize,
             purpose: Purpose::Read,
         };
-        let lane = self.client.lane(self.stream.as_bytes());
+        let lane = self.client.read_lane(self.stream.as_bytes(), self.consistency);
         let answer = lane.call(&request, self.deadline).await?;
         let page = StreamPageView::decode(&answer.body).map_err(wrong)?;
         let page = StreamPage { events: owned(page.records)?, tail: page.tail };
@@ -231,6 +232,7 @@ pub struct LogRead {
     client: Client,
     shard: ShardId,
     from: Lsn,
+    consistency: Consistency,
     page_bytes: u32,
     deadline: Duration,
     left: u64,
@@ -245,6 +247,7 @@ impl LogRead {
             client,
             shard,
             from: from.max(Lsn(1)),
+            consistency: Consistency::Linearizable,
             page_bytes: 0,
             deadline,
             left: u64::MAX,
@@ -267,6 +270,13 @@ impl LogRead {
         self
     }
 
+    /// Takes whatever a node has committed, be it the leader or not.
+    #[must_use]
+    pub const fn any_consistency(mut self) -> Self {
+        self.consistency = Consistency::Any;
+        self
+    }
+
     /// How long fetching one page may take, retries included, instead of the client's deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -284,7 +294,7 @@ impl LogRead {
             shard: self.shard,
             events_max: u32::try_from(self.left).unwrap_or(0),
             bytes_max: self.page_bytes,
-            consistency: Consistency::Linearizable,
+            consistency: self.consistency,
         };
         let mut frame = Vec::new();
         read.encode(&mut frame, 0);
@@ -295,7 +305,7 @@ impl LogRead {
             cost_bytes: read.page_bytes() as usize,
             purpose: Purpose::Read,
         };
-        let lane = self.client.lane(&self.shard.0.to_le_bytes());
+        let lane = self.client.read_lane(&self.shard.0.to_le_bytes(), self.consistency);
         let answer = lane.call(&request, self.deadline).await?;
         let page = LogPageView::decode(&answer.body).map_err(wrong)?;
         let page = LogPage { events: owned(page.records)?, tail: page.tail };

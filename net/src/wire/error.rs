@@ -46,11 +46,13 @@ pub enum ErrorCode {
     Damaged = 13,
     /// Another node leads.
     NotLeader = 14,
+    /// An operator's request cannot be carried out as things are; nothing was done.
+    Refused = 15,
 }
 
 impl ErrorCode {
     /// Every code, in the order of the numbers.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::BadFrame,
         Self::UnsupportedVersion,
         Self::BadRequest,
@@ -65,6 +67,7 @@ impl ErrorCode {
         Self::ShuttingDown,
         Self::Damaged,
         Self::NotLeader,
+        Self::Refused,
     ];
 
     /// The wire's number.
@@ -265,7 +268,7 @@ mod tests {
             assert_eq!(usize::from(code.code()), index + 1);
             assert_eq!(ErrorCode::from_code(code.code()), Some(*code));
         }
-        assert_eq!((ErrorCode::from_code(0), ErrorCode::from_code(15)), (None, None));
+        assert_eq!((ErrorCode::from_code(0), ErrorCode::from_code(16)), (None, None));
     }
 
     #[test]

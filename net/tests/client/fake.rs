@@ -1,12 +1,14 @@
 //! A server without a log: each test plays its part, frame by frame.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use duolog_net::client::{Client, ClientBuilder, ClusterId, Hlc, LeaseEpoch, Lsn, NodeId};
 use duolog_net::client::{Copies, Revision, ShardId};
 use duolog_net::wire::{
     Appended, ErrorFrame, FrameBuffer, FrameKind, Hello, HelloAccepted, Message, NodeRole,
-    StreamSpan, encode_frame,
+    Standing, StreamSpan, encode_frame,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -52,6 +54,32 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound port").to_string();
         Self { listener, address, accepted: accepted(), leader: String::new() }
+    }
+
+    /// A node of a pair: its role, its newest reign and where it says the leader is.
+    pub async fn node(role: NodeRole, epoch: u64, leader: &str) -> Self {
+        let mut fake = Self::start().await;
+        (fake.accepted.role, fake.accepted.epoch) = (role, LeaseEpoch(epoch));
+        leader.clone_into(&mut fake.leader);
+        fake
+    }
+
+    /// Greets whoever comes, and takes no request; the number tells how many came.
+    pub fn greet_all(self) -> Arc<AtomicUsize> {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        tokio::spawn(async move {
+            let mut peers = Vec::new();
+            while let Ok((stream, _)) = self.listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let mut peer = Peer { stream, frames: FrameBuffer::new(4 << 20) };
+                let mut out = Vec::new();
+                self.accepted.encode(&mut out, 0, &self.leader);
+                peer.send(&out).await;
+                peers.push(peer);
+            }
+        });
+        count
     }
 
     /// The next connection, before its hello was read.
@@ -161,6 +189,19 @@ impl Peer {
     pub async fn error(&mut self, correlation: u64, error: ErrorFrame, text: &str) {
         let mut out = Vec::new();
         error.encode(&mut out, correlation, text);
+        self.send(&out).await;
+    }
+
+    pub async fn standing(&mut self, role: NodeRole, epoch: u64, leader: &str) {
+        let mut out = Vec::new();
+        Standing { role, epoch: LeaseEpoch(epoch), leader }.encode(&mut out);
+        self.send(&out).await;
+    }
+
+    pub async fn not_leader(&mut self, correlation: u64, epoch: u64, leader: &str) {
+        let mut out = Vec::new();
+        let error = ErrorFrame::not_leader(LeaseEpoch(epoch));
+        error.encode_with(&mut out, correlation, "this node does not lead", leader);
         self.send(&out).await;
     }
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod connections;
+mod failover;
 mod fake;
 mod loopback;
 mod reads;

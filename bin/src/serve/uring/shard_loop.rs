@@ -100,6 +100,8 @@ const READ_BYTES: usize = 64 << 10;
 
 impl ShardLoop {
     pub(super) fn new(parts: Parts) -> Rc<Self> {
+        let inbox = &parts.inboxes[parts.session_settings.shard.0 as usize];
+        inbox.committed.store(parts.shard.committed().lsn.0, Ordering::Relaxed);
         let align_bytes = parts.shard.config().layout.align_bytes;
         let inbox = Arc::clone(&parts.inboxes[parts.session_settings.shard.0 as usize]);
         let pair = parts.pair.map(|settings| {
