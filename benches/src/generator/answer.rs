@@ -75,5 +75,6 @@ const fn name_of(code: Option<ErrorCode>) -> &'static str {
         Some(ErrorCode::ShuttingDown) => "ShuttingDown",
         Some(ErrorCode::Damaged) => "Damaged",
         Some(ErrorCode::NotLeader) => "NotLeader",
+        Some(ErrorCode::Refused) => "Refused",
     }
 }

@@ -87,7 +87,7 @@ impl ShardLoop {
                 encode_admin_answer(out, correlation, &answer);
             }),
             Err(refused) => {
-                answers.refuse(ticket, &ErrorFrame::new(ErrorCode::BadRequest), refused);
+                answers.refuse(ticket, &ErrorFrame::new(ErrorCode::Refused), refused);
             }
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn answer(
             control.shard.refuse_as_follower(&mut frame, correlation, text);
         }
         Err(Refused::Bad(text)) => {
-            ErrorFrame::new(ErrorCode::BadRequest).encode(&mut frame, correlation, text);
+            ErrorFrame::new(ErrorCode::Refused).encode(&mut frame, correlation, text);
         }
     }
     let inbox = &control.shard.inboxes[from.0 as usize];
