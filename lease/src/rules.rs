@@ -33,6 +33,8 @@ pub enum Mistake {
     AckWhileChallenging,
     /// L3: the challenge is sent before the shards have stopped following.
     StopNotAwaited,
+    /// L3: a challenger never learns that its shards have stopped: it neither leads nor follows.
+    StopForgotten,
     /// L3: a node outside of `in_sync` challenges.
     OutsiderChallenges,
     /// L4: a conflict, also of a repetition, means that another won.

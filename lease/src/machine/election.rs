@@ -234,7 +234,9 @@ impl<R: Rules> Machine<R> {
         self.watch.engaged = false;
         match self.phase {
             Phase::Challenging(challenge) if challenge.stopping => {
-                if challenge.heard {
+                if self.rules.breaks(Mistake::StopForgotten) {
+                    // Waits for ever.
+                } else if challenge.heard {
                     self.give_up(now, out);
                 } else {
                     self.challenge_write(now, out);

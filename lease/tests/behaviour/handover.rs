@@ -164,3 +164,64 @@ fn a_gap_found_in_promotion_hands_the_lease_to_the_other() {
     assert!(pair.reports(B).contains(&"cannot_lead"));
     assert!(!matches!(pair.status(B), Status::Leader { .. } | Status::Promoting { .. }));
 }
+
+/// What goes wrong right after a handover was asked for.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    None,
+    ResignLost,
+    FollowerDies,
+    LeaderDies,
+    StoreDown,
+    StoreDownForFollower,
+}
+
+/// Times in milliseconds after the request; who serves, and at which epoch.
+#[derive(Debug)]
+struct Row {
+    fault: Fault,
+    /// The next leader, when it serves; `None`: nobody within five seconds.
+    next: Option<(usize, u64)>,
+}
+
+const ROWS: &[Row] = &[
+    Row { fault: Fault::None, next: Some((B, 2 * STORE_MS)) },
+    // The follower's heartbeat lease and the leader's patience end together, 1500 ms after the ack;
+    // the lease in the bucket is long past its end, and A is the first to look.
+    Row { fault: Fault::ResignLost, next: Some((A, 1500 + 2 * STORE_MS)) },
+    Row { fault: Fault::FollowerDies, next: Some((A, 1500 + 2 * STORE_MS)) },
+    // It has resigned already: the follower need not wait.
+    Row { fault: Fault::LeaderDies, next: Some((B, 2 * STORE_MS)) },
+    // Elections wait for the store, also this one.
+    Row { fault: Fault::StoreDown, next: None },
+    Row { fault: Fault::StoreDownForFollower, next: Some((A, 1500 + 2 * STORE_MS)) },
+];
+
+/// L11: one fault per row, right after the request; broken if anybody serves at another moment, or
+/// if the old leader serves again at its epoch.
+#[test]
+fn a_handover_ends_at_the_times_of_the_protocol() {
+    for row in ROWS {
+        let mut pair = Pair::healthy();
+        let asked = pair.at;
+        match row.fault {
+            Fault::ResignLost => pair.cut(),
+            Fault::FollowerDies => pair.kill(B),
+            Fault::StoreDown => pair.store_up = [false, false],
+            Fault::StoreDownForFollower => pair.store_up[B] = false,
+            Fault::None | Fault::LeaderDies => {}
+        }
+        pair.give(A, Event::ResignRequested);
+        pair.run(1);
+        assert!(pair.grant(A).is_none(), "{row:?}");
+        if matches!(row.fault, Fault::LeaderDies) {
+            pair.kill(A);
+        }
+        pair.run(4999);
+        let leads = |node: usize| pair.first(node, &Note::What(What::Leads));
+        let first = [A, B].into_iter().filter_map(|node| Some((node, leads(node)? - asked)));
+        assert_eq!(first.min_by_key(|(_, at)| *at), row.next, "{row:?}");
+        let epoch = if row.next.is_some() { 2 } else { 1 };
+        assert_eq!(pair.document().epoch, LeaseEpoch(epoch), "{row:?}");
+    }
+}

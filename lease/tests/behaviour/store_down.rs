@@ -131,3 +131,72 @@ fn a_node_boots_as_follower_without_the_store() {
     pair.run(60_000);
     assert_eq!(pair.times(A, &Note::Fence), [0; 0]);
 }
+
+/// What is away besides the store.
+#[derive(Clone, Copy, Debug)]
+enum Away {
+    Nothing,
+    Link,
+    Follower,
+    Leader,
+    Both,
+}
+
+/// Section 10, row by row, times in milliseconds after the last acked heartbeat.
+#[derive(Debug)]
+struct Row {
+    away: Away,
+    /// The leader fences.
+    fences: Option<u64>,
+    /// Who serves ten seconds after the store alone has returned, and at which epoch; the rest stays
+    /// away.
+    serves: (usize, u64),
+}
+
+const ROWS: &[Row] = &[
+    // Heartbeats carry the lease, nothing changes.
+    Row { away: Away::Nothing, fences: None, serves: (A, 1) },
+    // Nothing can be covered: it fences. Whoever asks first when the store is back has the lease,
+    // which has run out meanwhile; with these pauses it is the follower.
+    Row { away: Away::Link, fences: Some(1000), serves: (B, 2) },
+    // Nobody else asks: it goes on by itself, at its epoch.
+    Row { away: Away::Follower, fences: Some(1000), serves: (A, 1) },
+    // The election waits for the store.
+    Row { away: Away::Leader, fences: None, serves: (B, 2) },
+    // Both restart without the store: nobody serves until it is back; A was the leader.
+    Row { away: Away::Both, fences: None, serves: (A, 2) },
+];
+
+/// Broken by a fence at another time, an election without the store, or a pair that needs help.
+#[test]
+fn without_the_store_each_fault_ends_as_the_protocol_says() {
+    for row in ROWS {
+        let mut pair = Pair::healthy();
+        let acked = pair.at;
+        pair.store_up = [false, false];
+        match row.away {
+            Away::Nothing => {}
+            Away::Link => pair.cut(),
+            Away::Follower => pair.kill(B),
+            Away::Leader => pair.kill(A),
+            Away::Both => {
+                for node in [A, B] {
+                    pair.kill(node);
+                    pair.start(node);
+                }
+            }
+        }
+        pair.run(60_000);
+        let fenced = pair.first(A, &Note::Fence).map(|at| at - acked);
+        assert_eq!(fenced, row.fences, "{row:?}");
+        assert_eq!(pair.document().epoch, LeaseEpoch(1), "{row:?}");
+        let runs = |node: usize| pair.machines[node].is_some();
+        let served = [A, B].map(|node| runs(node) && pair.status(node) == LEADER_1);
+        assert_eq!(served, [matches!(row.away, Away::Nothing), false], "{row:?}");
+        pair.store_up = [true, true];
+        pair.run(10_000);
+        let (node, epoch) = row.serves;
+        assert_eq!(pair.status(node), Status::Leader { epoch: LeaseEpoch(epoch) }, "{row:?}");
+        assert!(pair.machines[1 - node].is_none() || pair.grant(1 - node).is_none(), "{row:?}");
+    }
+}

@@ -5,7 +5,7 @@ use duolog_lease::status::Status;
 
 use super::bounds::Bounds;
 use super::network::Message;
-use super::world::{CLUSTER, Choice, MONO, World, node_id};
+use super::world::{CLUSTER, Choice, World, node_id};
 
 /// Units of time. The longest road: a lease written just now runs out (6), a challenger whose
 /// answer was lost starts over (4), and the other must notice (6); twice that, for good measure.
@@ -122,6 +122,5 @@ fn deliver(bounds: &Bounds, world: &mut World) -> bool {
         world.canonicalize(bounds);
         return true;
     }
-    let _ = MONO;
     false
 }

@@ -40,6 +40,7 @@ fn rows() -> Vec<Row> {
         row(EpochNotRaised, pair, "the reign changes without a higher epoch"),
         row(AckWhileChallenging, warm, "acked after it had challenged"),
         row(StopNotAwaited, slow_warm, "while its shards may ack"),
+        row(StopForgotten, timed, "does not follow after all faults stopped"),
         row(OutsiderChallenges, alone, "without being in in_sync"),
         row(ConflictMeansLost, pair, "takes its own lease for lost"),
         row(UnknownMeansWon, late, TWICE),

@@ -164,7 +164,9 @@ pub fn search(bounds: &Bounds, mistake: Option<Mistake>, states_max: usize) -> O
 
 /// The promise that is broken in this state, or, for a sample of states, on the way back to health.
 fn broken(bounds: &Bounds, mistake: Option<Mistake>, print: u64, world: &World) -> Option<String> {
-    let heals = mistake.is_none() && print.is_multiple_of(HEAL_EVERY);
+    // What breaks safety is to be found as such, at its shortest trace.
+    let about_health = mistake.is_none_or(|mistake| mistake == Mistake::StopForgotten);
+    let heals = about_health && print.is_multiple_of(HEAL_EVERY);
     world.broken(bounds).or_else(|| heals.then(|| heal::broken(bounds, world)).flatten())
 }
 
