@@ -95,8 +95,10 @@ pub enum Action {
     },
     /// Stop following on every shard. Answer: `FollowingStopped`, when it is true of all.
     StopFollowing,
-    /// Stop serving on every shard. Clients who wait learn "outcome unknown". A follower fenced for
-    /// clock drift stops acking and reading too, until the next `Follow`.
+    /// Stop serving on every shard. `Deposed`: the reign is over, said once at the end of each;
+    /// clients who wait learn "outcome unknown". `Resigned`: nothing is acked any more; `Deposed`
+    /// follows. `LeaseRanOut`: what is in flight waits, a newer grant goes on with it.
+    /// `ClockDrift`: a follower stops acking and reading until the next `Follow`.
     Fence(FenceReason),
     /// Admit no more appends and let those in flight commit. Answer: `Drained`.
     Drain {

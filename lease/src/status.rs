@@ -85,6 +85,8 @@ pub enum Deposed {
     FatalGap,
     /// It took a new reign of its own accord.
     NewReign,
+    /// It had resigned, and nobody showed itself; it looks at the lease and may take a new reign.
+    Unanswered,
 }
 
 impl fmt::Display for Deposed {
@@ -96,6 +98,7 @@ impl fmt::Display for Deposed {
             Self::ChainSealed => f.write_str("a successor has sealed the chain"),
             Self::FatalGap => f.write_str("this node lacks acknowledged events"),
             Self::NewReign => f.write_str("a new reign was asked for"),
+            Self::Unanswered => f.write_str("nobody took the reign that was given away"),
         }
     }
 }

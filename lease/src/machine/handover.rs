@@ -79,6 +79,7 @@ impl<R: Rules> Machine<R> {
                 self.phase = Phase::Watching;
                 self.watch.ask_at = now.mono;
                 self.settle(now);
+                out.push(Action::Fence(FenceReason::Deposed(Deposed::Unanswered)));
                 self.report(epoch, What::HandoverUnanswered, out);
                 self.advance_watch(now, out);
             }

@@ -118,9 +118,7 @@ impl<R: Rules> Machine<R> {
         self.watch.ask_at = now.mono;
         self.publish(out);
         let what = if resigned { What::HandoverDone } else { What::Deposed(deposed) };
-        if !resigned {
-            out.push(Action::Fence(FenceReason::Deposed(deposed)));
-        }
+        out.push(Action::Fence(FenceReason::Deposed(deposed)));
         self.report(epoch, what, out);
     }
 

@@ -221,6 +221,8 @@ fn a_handover_ends_at_the_times_of_the_protocol() {
         let leads = |node: usize| pair.first(node, &Note::What(What::Leads));
         let first = [A, B].into_iter().filter_map(|node| Some((node, leads(node)? - asked)));
         assert_eq!(first.min_by_key(|(_, at)| *at), row.next, "{row:?}");
+        let over = usize::from(!matches!(row.fault, Fault::LeaderDies));
+        assert_eq!(pair.times(A, &Note::Over).len(), over, "the shards are told once: {row:?}");
         let epoch = if row.next.is_some() { 2 } else { 1 };
         assert_eq!(pair.document().epoch, LeaseEpoch(epoch), "{row:?}");
     }

@@ -12,7 +12,7 @@ use duolog_lease::grant::Grant;
 use duolog_lease::ids::{CallId, ClusterId, ETag, LeaseEpoch, MonoMs, NodeId, Now, RunId, WallMs};
 use duolog_lease::machine::{Identity, Machine};
 use duolog_lease::report::What;
-use duolog_lease::status::Status;
+use duolog_lease::status::{FenceReason, Status};
 use duolog_lease::timings::Timings;
 
 pub const CLUSTER: ClusterId = ClusterId(0xc);
@@ -40,6 +40,8 @@ pub enum Note {
     /// A report.
     What(What),
     Fence,
+    /// A reign is over.
+    Over,
     HeartbeatAcked,
 }
 
@@ -329,7 +331,12 @@ impl Pair {
             }
             Action::Refuse { epoch, refusal, .. } => self.refuse(node, epoch, refusal),
             Action::Resign { epoch } => self.send(node, Event::ResignReceived { from, epoch }),
-            Action::Fence(_) => self.note(node, Note::Fence),
+            Action::Fence(reason) => {
+                self.note(node, Note::Fence);
+                if matches!(reason, FenceReason::Deposed(_)) {
+                    self.note(node, Note::Over);
+                }
+            }
             Action::Report(report) => self.note(node, Note::What(report.what)),
             action => self.act_inside(node, action),
         }
