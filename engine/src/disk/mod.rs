@@ -3,10 +3,13 @@
 
 pub mod aligned;
 pub mod blank;
+pub mod cut;
 #[cfg(feature = "uring")]
 pub mod index_store;
 pub mod mark;
 pub mod prepare;
+#[cfg(feature = "uring")]
+pub mod rebuild;
 pub mod shard_dir;
 #[cfg(feature = "uring")]
 pub mod uring;

@@ -49,6 +49,9 @@ pub struct Damage {
 pub(super) struct Behind {
     end: LogEnd,
     mark: Option<LogEnd>,
+    /// Whether commit marks of later blocks are proof. On a node of a pair they are not: they say
+    /// what the leader knew, and blocks are written there in any order.
+    blocks_prove: bool,
     blocks: u32,
     newest_stamp: Hlc,
     /// Blocks that follow each other by hash without a gap: first LSN of the first, hash of the
@@ -65,10 +68,11 @@ pub(super) struct Behind {
 
 impl Behind {
     /// Nothing seen yet behind `end`. `mark` is an end known to have been committed.
-    pub(super) fn new(end: LogEnd, mark: Option<LogEnd>) -> Self {
+    pub(super) fn new(end: LogEnd, mark: Option<LogEnd>, blocks_prove: bool) -> Self {
         let proof = mark.filter(|mark| mark.lsn > end.lsn).map(|mark| (mark.lsn, None));
         let (blocks, newest_stamp, row, newer) = (0, end.hlc, None, None);
-        Self { end, mark, blocks, newest_stamp, row, proof, file_lost: false, newer }
+        let file_lost = false;
+        Self { end, mark, blocks_prove, blocks, newest_stamp, row, proof, file_lost, newer }
     }
 
     /// A whole block of this log.
@@ -82,7 +86,7 @@ impl Behind {
         self.row = Some((row, header.hash));
         let known = self.proof.map_or(self.end.lsn, |(lsn, _)| lsn);
         // D4: a commit mark beyond the end is proof.
-        if header.commit_mark > known {
+        if self.blocks_prove && header.commit_mark > known {
             self.proof = Some((header.commit_mark, Some(row)));
         } else if self.mark.is_some_and(|mark| mark.lsn == known && mark.hash == header.hash) {
             self.proof = Some((known, Some(row)));

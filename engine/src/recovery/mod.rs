@@ -5,10 +5,13 @@
 //! [`LogSource`], which the simulator implements too.
 
 mod ending;
+mod find;
 mod marks;
 mod scan;
 
 pub use ending::{Damage, Ending, Proof};
+pub(crate) use find::Walk;
+pub use find::block_end_at;
 pub use scan::{Found, LogIdentity, Scan, ScanEnd, ScanStart};
 
 use crate::block::{Block, genesis};
@@ -146,12 +149,16 @@ pub fn recover<S: LogSource>(
     // First of all, because everything found counts as durable from here on (invariant D3).
     source.settle(checkpoint.flushed.next())?;
     let start = ScanStart { generation: checkpoint.flushed.next(), end: checkpoint.end };
+    let older = match config.pair {
+        Some(_) => find::epoch_marks(source, identity, checkpoint.flushed, &checkpoint.end)?,
+        None => EpochMarks::default(),
+    };
     let mut rebuild = Rebuild::new(config, start, checkpoint.keys, checkpoint.mark);
-    let scan =
-        Scan::new(source, identity).run(start, checkpoint.mark, &mut |found| match found {
-            Found::Block(place, block, behind) => rebuild.block(place, block, behind, store),
-            Found::Rotated(generation, end) => rebuild.rotated(generation, end, store),
-        })?;
+    let mut scan = Scan::new(source, identity).in_pair(config.pair.is_some());
+    let scan = scan.run(start, checkpoint.mark, &mut |found| match found {
+        Found::Block(place, block, behind) => rebuild.block(place, block, behind, store),
+        Found::Rotated(generation, end) => rebuild.rotated(generation, end, store),
+    })?;
     let Place { generation: newest, mut offset } = scan.place;
     let layout = config.layout;
     if (scan.size_bytes, scan.align_bytes) != (layout.segment_size_bytes, layout.align_bytes) {
@@ -163,6 +170,8 @@ pub fn recover<S: LogSource>(
     let (end, newest_stamp) = (scan.end, scan.newest_stamp);
     let Rebuild { tail, heads, keys, tail_keys, unsaved, save_error, committed, epochs, .. } =
         rebuild;
+    let mut epochs = epochs;
+    epochs.precede(&older);
     let (committed, uncommitted) = match config.pair {
         Some(_) => committed.finish(),
         // Standalone everything durable is committed.

@@ -61,6 +61,7 @@ pub enum Found<'a, 'b> {
 pub struct Scan<'s, S> {
     source: &'s mut S,
     identity: LogIdentity,
+    blocks_prove: bool,
     window: Vec<u8>,
     window_place: Place,
 }
@@ -68,7 +69,16 @@ pub struct Scan<'s, S> {
 impl<'s, S: LogSource> Scan<'s, S> {
     /// A scan of the log in `source`.
     pub fn new(source: &'s mut S, identity: LogIdentity) -> Self {
-        Self { source, identity, window: Vec::new(), window_place: Place::default() }
+        let (window, window_place) = (Vec::new(), Place::default());
+        Self { source, identity, blocks_prove: true, window, window_place }
+    }
+
+    /// The log is that of a node in a pair: the commit mark of a later block is no proof that what
+    /// is missing was ever on this disk; only the own mark is (D4).
+    #[must_use]
+    pub const fn in_pair(mut self, pair: bool) -> Self {
+        self.blocks_prove = !pair;
+        self
     }
 
     /// Walks from `start` to the end. `mark` is an end known to have been committed.
@@ -103,10 +113,20 @@ impl<'s, S: LogSource> Scan<'s, S> {
         generation: Generation,
         end: &LogEnd,
     ) -> Result<Option<SegmentHeader>, RecoverError> {
+        let header = self.segment_header(generation)?;
+        let follows = |base: &LogEnd| base.lsn == end.lsn && base.hash == end.hash;
+        Ok(header.filter(|header| follows(&header.base)))
+    }
+
+    /// The header that this shard has written into a segment; `None` if there is none.
+    pub(crate) fn segment_header(
+        &mut self,
+        generation: Generation,
+    ) -> Result<Option<SegmentHeader>, RecoverError> {
         let page = self.bytes(Place { generation, offset: 0 }, 512)?;
         let Ok(header) = SegmentHeader::decode(page) else { return Ok(None) };
         let own = header.generation == generation && self.owns(&header)?;
-        Ok((own && header.base.lsn == end.lsn && header.base.hash == end.hash).then_some(header))
+        Ok(own.then_some(header))
     }
 
     fn owns(&self, header: &SegmentHeader) -> Result<bool, RecoverError> {
@@ -125,24 +145,12 @@ impl<'s, S: LogSource> Scan<'s, S> {
         found: &mut dyn FnMut(Found<'_, '_>) -> Result<(), RecoverError>,
     ) -> Result<(), RecoverError> {
         while let Some(header) = self.header(*place)? {
-            let room = u64::from(segment.size_bytes).saturating_sub(u64::from(place.offset));
-            let continues = header.generation == segment.generation
-                && header.shard == self.identity.shard
-                && header.first_lsn == end.lsn.next()
-                && header.previous_hash == end.hash
-                && header.length() as u64 <= room;
-            if !continues {
+            if !self.continues(segment, *place, end, &header) {
                 return Ok(());
             }
             let bytes = self.bytes(*place, header.length())?;
             let Ok(block) = Block::decode(bytes) else { return Ok(()) };
-            let next = u64::from(place.offset) + header.length() as u64;
-            let next = align_up(next, u64::from(segment.align_bytes));
-            // The block ends inside its segment, whose size is a multiple of the alignment.
-            let Some(offset) = next.and_then(|next| u32::try_from(next).ok()) else {
-                return Ok(());
-            };
-            let behind = Place { offset, ..*place };
+            let Some(behind) = behind_block(segment, *place, &header) else { return Ok(()) };
             found(Found::Block(*place, &block, behind))?;
             let BlockHeader { hash, hlc, epoch, .. } = header;
             *end = LogEnd { lsn: header.last_lsn(), hash, hlc, epoch };
@@ -151,7 +159,23 @@ impl<'s, S: LogSource> Scan<'s, S> {
         Ok(())
     }
 
-    fn header(&mut self, place: Place) -> Result<Option<BlockHeader>, RecoverError> {
+    /// Whether a block at `place` is the log's next one, as far as its header shows.
+    pub(super) fn continues(
+        &self,
+        segment: &SegmentHeader,
+        place: Place,
+        end: &LogEnd,
+        header: &BlockHeader,
+    ) -> bool {
+        let room = u64::from(segment.size_bytes).saturating_sub(u64::from(place.offset));
+        header.generation == segment.generation
+            && header.shard == self.identity.shard
+            && header.first_lsn == end.lsn.next()
+            && header.previous_hash == end.hash
+            && header.length() as u64 <= room
+    }
+
+    pub(super) fn header(&mut self, place: Place) -> Result<Option<BlockHeader>, RecoverError> {
         let bytes = self.bytes(place, BLOCK_HEADER_BYTES)?;
         Ok(BlockHeader::decode(bytes).ok())
     }
@@ -164,7 +188,7 @@ impl<'s, S: LogSource> Scan<'s, S> {
         end: &LogEnd,
         mark: Option<LogEnd>,
     ) -> Result<Behind, RecoverError> {
-        let mut behind = Behind::new(*end, mark);
+        let mut behind = Behind::new(*end, mark, self.blocks_prove);
         let mut expected = place.generation.max(first);
         for (generation, size_bytes) in self.source.segments()? {
             if generation < expected {
@@ -254,4 +278,15 @@ impl<'s, S: LogSource> Scan<'s, S> {
         let rest = &self.window[at.min(self.window.len())..];
         Ok(&rest[..length.min(rest.len())])
     }
+}
+
+/// Where the block behind the one at `place` begins. It ends inside its segment.
+pub(super) fn behind_block(
+    segment: &SegmentHeader,
+    place: Place,
+    header: &BlockHeader,
+) -> Option<Place> {
+    let next = u64::from(place.offset) + header.length() as u64;
+    let next = align_up(next, u64::from(segment.align_bytes))?;
+    Some(Place { offset: u32::try_from(next).ok()?, ..place })
 }

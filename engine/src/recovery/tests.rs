@@ -167,6 +167,84 @@ impl Log {
     }
 }
 
+/// Recovers as a node of a pair; the indexes that were saved.
+fn recover_in_pair(log: &Log, mark: Option<LogEnd>) -> (Recovered, Vec<Generation>) {
+    let mut config = config();
+    config.pair = Some(crate::ids::NodeId(1));
+    let end = empty_log(identity());
+    let keys = KeyWindow::new(10, 0);
+    let checkpoint = Checkpoint { flushed: Generation(0), end, mark, keys };
+    let mut saves = Saves::default();
+    let recovered = recover(&config, &mut log.clone(), checkpoint, &mut saves).unwrap();
+    (recovered, saves.0)
+}
+
+/// In a pair committed is what the marks say: in the blocks of the log, or on their own. Broken if
+/// the whole log counts as committed, as it does on the only node.
+#[test]
+fn a_node_of_a_pair_takes_for_committed_what_marks_say() {
+    let mut log = Log::new();
+    let mut ends = vec![log.end];
+    for (count, mark) in [(2, 0), (1, 2), (3, 2), (1, 3)] {
+        log.block(count, mark);
+        ends.push(log.end);
+    }
+    let committed = |mark| {
+        let (Recovered { start, .. }, _) = recover_in_pair(&log, mark);
+        let rest: Vec<LogEnd> = start.uncommitted.iter().map(|block| block.end).collect();
+        let at = ends.iter().position(|end| *end == start.committed.end).unwrap();
+        assert_eq!(rest, ends[at + 1..], "the rest is a tail, block by block");
+        start.committed.end.lsn.0
+    };
+    assert_eq!(committed(None), 3, "the newest mark in a block");
+    assert_eq!(committed(Some(ends[1])), 3, "an older mark takes nothing back");
+    assert_eq!(committed(Some(ends[3])), 6);
+    assert_eq!(committed(Some(ends[4])), 7);
+    let other = LogEnd { hash: [9; 32], ..ends[3] };
+    assert_eq!(committed(Some(other)), 3, "another log's mark");
+    assert_eq!(log.recover().start.committed.end, log.end, "the only node");
+}
+
+/// D7 in a pair: the index of a segment is saved when its end is known to be committed, be it by a
+/// block of a later one; what is not known to be is left to the machine.
+#[test]
+fn indexes_of_a_pairs_node_wait_for_the_commit() {
+    let mut log = Log::new();
+    let mut marks = Vec::new();
+    for _ in 0..3 {
+        let before = log.end.lsn.0;
+        log.block(1, before.saturating_sub(1));
+        log.block(1, before.min(3));
+        marks.push(log.end);
+        log.rotate();
+    }
+    // The first segment's end is known to be committed only by the second's blocks.
+    let (recovered, saved) = recover_in_pair(&log, None);
+    assert_eq!(saved, [Generation(1)]);
+    let unsaved: Vec<Generation> =
+        recovered.start.unsaved.iter().map(|sealed| sealed.generation).collect();
+    assert_eq!(unsaved, [Generation(2)]);
+    let (_, saved) = recover_in_pair(&log, Some(marks[2]));
+    assert_eq!(saved, [Generation(1), Generation(2)]);
+}
+
+/// D4 in a pair: blocks of a follower are written in any order, and their marks are the leader's.
+/// What a later block says is no proof that something was lost here; the own mark is.
+#[test]
+fn only_the_own_mark_proves_damage_in_a_pair() {
+    let mut log = Log::new();
+    log.block(1, 0);
+    let torn = log.block(1, 1);
+    let end = log.end;
+    log.block(1, 2);
+    log.flip(torn, 200);
+    assert_eq!(damage(&log.recover()), (2, 2, Proof::Committed));
+    let (recovered, _) = recover_in_pair(&log, None);
+    assert_eq!(recovered.scan.ending, Ending::Torn { blocks: 1 });
+    let (recovered, _) = recover_in_pair(&log, Some(end));
+    assert_eq!(damage(&recovered), (2, 2, Proof::Committed));
+}
+
 fn identity() -> LogIdentity {
     LogIdentity { cluster: config().cluster, shard: config().shard }
 }

@@ -10,14 +10,29 @@ pub const EPOCH_MARKS_MAX: usize = 64;
 
 /// The newest reigns of a log that are over, oldest first. The reign of the log's end is not among
 /// them; the end itself is its mark.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EpochMarks(Vec<EpochEnd>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EpochMarks {
+    marks: Vec<EpochEnd>,
+    complete: bool,
+}
+
+impl Default for EpochMarks {
+    fn default() -> Self {
+        Self { marks: Vec::new(), complete: true }
+    }
+}
 
 impl EpochMarks {
     /// The marks, oldest first.
     #[must_use]
     pub fn as_slice(&self) -> &[EpochEnd] {
-        &self.0
+        &self.marks
+    }
+
+    /// Whether no reign is missing.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.complete
     }
 
     /// A block of the reign `epoch` follows `end`.
@@ -25,17 +40,27 @@ impl EpochMarks {
         if end.epoch == epoch || end.lsn.0 == 0 {
             return;
         }
-        debug_assert!(self.0.last().is_none_or(|last| last.lsn < end.lsn));
-        if self.0.len() >= EPOCH_MARKS_MAX {
-            self.0.remove(0);
+        debug_assert!(self.marks.last().is_none_or(|last| last.lsn < end.lsn));
+        if self.marks.len() >= EPOCH_MARKS_MAX {
+            self.marks.remove(0);
+            self.complete = false;
         }
-        self.0.push(EpochEnd { epoch: end.epoch, lsn: end.lsn, hash: end.hash });
+        self.marks.push(EpochEnd::of(end));
     }
 
-    /// Puts older marks before these, as far as there is room.
-    pub fn precede(&mut self, older: &[EpochEnd]) {
-        let room = EPOCH_MARKS_MAX.saturating_sub(self.0.len()).min(older.len());
-        self.0.splice(0..0, older[older.len() - room..].iter().copied());
+    /// Puts the marks of what comes before this part of the log before these, as far as there is
+    /// room; whether there was room for all.
+    pub fn precede(&mut self, older: &Self) -> bool {
+        let room = (EPOCH_MARKS_MAX - self.marks.len()).min(older.marks.len());
+        let fits = room == older.marks.len();
+        self.complete = self.complete && older.complete && fits;
+        self.marks.splice(0..0, older.marks[older.marks.len() - room..].iter().copied());
+        fits
+    }
+
+    /// The marks before these are not known.
+    pub const fn begin_unknown(&mut self) {
+        self.complete = false;
     }
 }
 
@@ -59,14 +84,18 @@ mod tests {
         }
         let epochs: Vec<u64> = marks.as_slice().iter().map(|mark| mark.epoch.0).collect();
         assert_eq!(epochs, (37..=100).collect::<Vec<u64>>());
+        assert!(!marks.is_complete());
     }
 
     #[test]
     fn older_marks_fill_the_room_that_is_left() {
-        let mark = |epoch| EpochEnd { epoch: LeaseEpoch(epoch), lsn: Lsn(epoch), hash: [0; 32] };
-        let older: Vec<EpochEnd> = (1..=70).map(mark).collect();
-        let mut marks = EpochMarks(vec![mark(71), mark(72)]);
-        marks.precede(&older);
+        let of = |epochs: std::ops::RangeInclusive<u64>| {
+            let mark = |epoch| EpochEnd::of(&end(epoch, epoch));
+            EpochMarks { marks: epochs.map(mark).collect(), complete: true }
+        };
+        let mut marks = of(71..=72);
+        assert!(marks.precede(&of(61..=70)) && marks.is_complete());
+        assert!(!marks.precede(&of(1..=60)) && !marks.is_complete());
         let epochs: Vec<u64> = marks.as_slice().iter().map(|mark| mark.epoch.0).collect();
         assert_eq!(epochs, (9..=72).collect::<Vec<u64>>());
     }

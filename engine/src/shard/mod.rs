@@ -32,7 +32,7 @@ pub use actions::{
 pub use apply::RecordMisfit;
 pub(crate) use apply::{BlockSink, walk};
 pub use coverage::Copies;
-pub use epochs::{EPOCH_MARKS_MAX, EpochEnd, EpochMarks};
+pub use epochs::{EPOCH_MARKS_MAX, EpochMarks};
 pub use follow::{BlockRefused, Fit};
 pub use role::Role;
 pub use segments::{Active, Layout, SEGMENTS_AHEAD};
@@ -64,6 +64,10 @@ enum State {
     Poisoned,
 }
 
+/// A node of a pair marks its log at every so many ticks under load: once per second a write of
+/// 4 KiB, so that no more than a second of lost events could go unnoticed at the next start.
+const UNMARKED_TICKS_MAX: u32 = 10;
+
 /// One shard.
 #[derive(Debug)]
 pub struct Shard {
@@ -92,6 +96,8 @@ pub struct Shard {
     committed_place: Place,
     marked: Lsn,
     marked_candidate: Lsn,
+    /// Ticks of a pair's node since its last mark.
+    unmarked_ticks: u32,
     segments: Segments,
     open: Assembly,
     open_started: bool,
@@ -160,6 +166,7 @@ impl Shard {
             committed_place: start.committed.behind,
             marked: Lsn(0),
             marked_candidate: Lsn(0),
+            unmarked_ticks: 0,
             segments,
             open: Assembly::new(),
             open_started: false,
@@ -321,8 +328,8 @@ impl Shard {
 
     /// Where the reigns before the log's newest end, the newest [`EPOCH_MARKS_MAX`], oldest first.
     #[must_use]
-    pub fn epoch_marks(&self) -> &[EpochEnd] {
-        self.epochs.as_slice()
+    pub const fn epoch_marks(&self) -> &EpochMarks {
+        &self.epochs
     }
 
     fn want_segment(&mut self, out: &mut Actions) {
@@ -380,8 +387,11 @@ impl Shard {
         // A mark per tick at most, and only when the log has stood still since the last tick:
         // under load the commit marks of later blocks say the same (FORMAT.md, "Mark").
         let lsn = self.committed.lsn;
-        if lsn > self.marked && lsn == self.marked_candidate && self.in_flight == 0 {
-            self.marked = lsn;
+        let rests = lsn == self.marked_candidate && self.in_flight == 0;
+        // In a pair those say what the leader knew, not what this disk has, and prove nothing.
+        self.unmarked_ticks += u32::from(self.role != Role::Standalone);
+        if lsn > self.marked && (rests || self.unmarked_ticks >= UNMARKED_TICKS_MAX) {
+            (self.marked, self.unmarked_ticks) = (lsn, 0);
             out.list.push(Action::WriteMark { end: self.committed });
         }
         self.marked_candidate = lsn;

@@ -5,12 +5,13 @@ use duolog_lease::in_sync::InSync;
 
 use super::*;
 use crate::ids::{LeaseEpoch, MonoMs, NodeId};
+use crate::replica::EpochEnd;
 
-pub(super) const OWN: NodeId = NodeId(1);
-pub(super) const PEER: NodeId = NodeId(2);
-pub(super) const EPOCH: LeaseEpoch = LeaseEpoch(1);
+pub(crate) const OWN: NodeId = NodeId(1);
+pub(crate) const PEER: NodeId = NodeId(2);
+pub(crate) const EPOCH: LeaseEpoch = LeaseEpoch(1);
 
-pub(super) fn pair_config(own: NodeId) -> ShardConfig {
+pub(crate) fn pair_config(own: NodeId) -> ShardConfig {
     let mut config = config();
     config.pair = Some(own);
     config.block_target_bytes = 1;
@@ -18,7 +19,7 @@ pub(super) fn pair_config(own: NodeId) -> ShardConfig {
 }
 
 /// Leave to serve for the next second.
-pub(super) fn grant(epoch: LeaseEpoch) -> Grant {
+pub(crate) fn grant(epoch: LeaseEpoch) -> Grant {
     Grant {
         epoch,
         serve_until: MonoMs(1_000),
@@ -29,7 +30,7 @@ pub(super) fn grant(epoch: LeaseEpoch) -> Grant {
 }
 
 /// Makes the shard on a bench the leader of a pair.
-pub(super) fn lead(bench: &mut Bench, epoch: LeaseEpoch) {
+pub(crate) fn lead(bench: &mut Bench, epoch: LeaseEpoch) {
     let in_sync = InSync::pair(OWN, PEER);
     bench.step(Event::Members { in_sync, proposal: None });
     assert_eq!(bench.step(Event::Promote { epoch }), []);
@@ -38,7 +39,7 @@ pub(super) fn lead(bench: &mut Bench, epoch: LeaseEpoch) {
     assert_eq!(bench.shard.role(), Role::Leader { epoch });
 }
 
-pub(super) fn leader() -> Bench {
+pub(crate) fn leader() -> Bench {
     let mut bench = Bench::new(pair_config(OWN));
     lead(&mut bench, EPOCH);
     bench
@@ -46,13 +47,13 @@ pub(super) fn leader() -> Bench {
 
 impl Bench {
     /// Appends one event; its block is closed and handed to the disk.
-    pub(super) fn append(&mut self, stream: &str) -> RequestId {
+    pub(crate) fn append(&mut self, stream: &str) -> RequestId {
         let (to, actions) = self.ask(&any(stream));
         assert_eq!(actions.iter().filter_map(write_of).count(), 1, "{actions:?}");
         to
     }
 
-    pub(super) fn acked(&mut self, node: NodeId, epoch: u64, lsn: u64) -> Vec<Action> {
+    pub(crate) fn acked(&mut self, node: NodeId, epoch: u64, lsn: u64) -> Vec<Action> {
         self.step(Event::PeerAcked { node, epoch: LeaseEpoch(epoch), lsn: Lsn(lsn) })
     }
 }
@@ -201,8 +202,7 @@ fn an_open_commits_the_log_and_own_blocks_follow() {
     bench.append("a");
     assert_eq!(bench.shard.end().epoch, epoch);
     let first = bench.shard.committed();
-    let mark = EpochEnd { epoch: EPOCH, lsn: first.lsn, hash: first.hash };
-    assert_eq!(bench.shard.epoch_marks(), [mark]);
+    assert_eq!(bench.shard.epoch_marks().as_slice(), [EpochEnd::of(&first)]);
     bench.written(2);
     assert_eq!(answers(&bench.acked(PEER, 1, 2)), [], "R2: an ack of the reign before");
     assert_eq!(answers(&bench.acked(PEER, 4, 2)).len(), 1);

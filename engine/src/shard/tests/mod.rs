@@ -2,7 +2,7 @@
 
 mod commits;
 mod follower;
-mod leader;
+pub(crate) mod leader;
 mod readers;
 mod retries;
 mod waits;
@@ -136,6 +136,11 @@ impl Bench {
     pub(crate) fn ready(&mut self, generation: u32) -> Vec<Action> {
         self.wanted = None;
         self.step(Event::SegmentReady { generation: Generation(generation) })
+    }
+
+    /// The segment that was asked for and is not made yet.
+    pub(crate) const fn wanted(&self) -> Option<Generation> {
+        self.wanted
     }
 
     /// Makes the segment that was asked for.

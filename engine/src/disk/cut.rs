@@ -1,0 +1,86 @@
+//! Taking the end off a log, durably: what lies behind the place where it parts from the leader's
+//! or a chain's (rules R3, P3). Blocking.
+//!
+//! Safe at every moment of a crash: the last goes first, so what is left is always the beginning of
+//! the old log and nothing that was committed is touched. A cut that was interrupted is done again.
+
+use std::io;
+
+use super::blank::blank;
+use super::shard_dir::{DirSource, ShardDir};
+use crate::ids::{Generation, Lsn};
+use crate::recovery::{LogIdentity, LogSource, RecoverError, Scan, Walk, block_end_at};
+use crate::shard::Boundary;
+
+/// A log and what may be cut off it.
+#[derive(Clone, Copy, Debug)]
+pub struct CutLog {
+    /// Which log.
+    pub identity: LogIdentity,
+    /// Its newest segment in use.
+    pub newest: Generation,
+    /// Where the shard knows it to be committed: the later of the machine's word and the mark.
+    pub committed: Lsn,
+}
+
+/// Why a log was not cut.
+#[derive(Debug, thiserror::Error)]
+pub enum CutError {
+    /// R4: what this node has acknowledged would be lost. Somebody's log is wrong; stop, and ask a
+    /// human.
+    #[error(
+        "the log is to be cut behind LSN {at}, but everything up to {committed} is committed: this \
+         node or the other one has lost events; stop both and compare their logs"
+    )]
+    BelowCommitted {
+        /// Last LSN to keep.
+        at: Lsn,
+        /// Last committed LSN.
+        committed: Lsn,
+    },
+    /// No block ends there.
+    #[error("the log is to be cut behind LSN {at}, where no block of it ends")]
+    NoBlock {
+        /// Last LSN to keep.
+        at: Lsn,
+    },
+    /// The files cannot be read.
+    #[error("cutting the log: {0}")]
+    Log(#[from] RecoverError),
+    /// The files cannot be written.
+    #[error("cutting the log: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Makes the log end with the event `at`, where a block ends; that end. Nothing may be under way to
+/// the disk, and nobody writes meanwhile.
+pub fn cut(dir: &ShardDir, log: &CutLog, at: Lsn) -> Result<Boundary, CutError> {
+    // R4: an alarm, not an action.
+    if at < log.committed {
+        return Err(CutError::BelowCommitted { at, committed: log.committed });
+    }
+    let mut source = DirSource::new(dir.clone());
+    let found = block_end_at(&mut source, log.identity, log.newest, at)?;
+    let kept = found.ok_or(CutError::NoBlock { at })?;
+    source.settle(kept.behind.generation)?;
+    dir.set_aside_beyond(kept.behind.generation)?;
+    let mut scan = Scan::new(&mut source, log.identity);
+    let Some(segment) = scan.segment_header(kept.behind.generation)? else { return Ok(kept) };
+    let mut pages = Vec::new();
+    scan.walk_headers(&segment, &mut |place, boundary| {
+        if boundary.end.lsn > at {
+            pages.push(place.offset);
+        }
+        Walk::On
+    })?;
+    let path = dir.segment(segment.generation);
+    // Every one of them: a block that came back from another node would find the old ones behind
+    // it. The last first, so that the log shrinks from its end.
+    for offset in pages.into_iter().rev() {
+        blank(&path, u64::from(offset), segment.align_bytes as usize, segment.align_bytes)?;
+    }
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests;
