@@ -32,7 +32,7 @@ pub use actions::{
 pub use apply::RecordMisfit;
 pub(crate) use apply::{BlockSink, walk};
 pub use coverage::Copies;
-pub use epochs::{EPOCH_MARKS_MAX, EpochMarks};
+pub use epochs::{EPOCH_MARKS_MAX, EpochEnd, EpochMarks};
 pub use follow::{BlockRefused, Fit};
 pub use role::Role;
 pub use segments::{Active, Layout, SEGMENTS_AHEAD};
@@ -328,8 +328,14 @@ impl Shard {
 
     /// Where the reigns before the log's newest end, the newest [`EPOCH_MARKS_MAX`], oldest first.
     #[must_use]
-    pub const fn epoch_marks(&self) -> &EpochMarks {
-        &self.epochs
+    pub fn epoch_marks(&self) -> &[EpochEnd] {
+        self.epochs.as_slice()
+    }
+
+    /// Whether [`Shard::epoch_marks`] names every reign of the log.
+    #[must_use]
+    pub const fn epoch_marks_complete(&self) -> bool {
+        self.epochs.is_complete()
     }
 
     fn want_segment(&mut self, out: &mut Actions) {

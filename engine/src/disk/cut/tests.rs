@@ -157,7 +157,7 @@ fn ends_of_blocks_are_found_and_only_those() {
     assert_eq!(find(12).unwrap().end.epoch, EPOCH);
     assert_eq!(find(13).unwrap().end.epoch, LeaseEpoch(7));
     let marks = node.recover().start.epochs;
-    assert_eq!(&marks, node.bench.shard.epoch_marks());
+    assert_eq!(marks.as_slice(), node.bench.shard.epoch_marks());
     assert_eq!(marks.as_slice()[0].lsn, Lsn(12));
     assert!(marks.is_complete());
     // The same from the headers of segments, as if their indexes were saved.

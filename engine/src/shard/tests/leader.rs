@@ -202,7 +202,7 @@ fn an_open_commits_the_log_and_own_blocks_follow() {
     bench.append("a");
     assert_eq!(bench.shard.end().epoch, epoch);
     let first = bench.shard.committed();
-    assert_eq!(bench.shard.epoch_marks().as_slice(), [EpochEnd::of(&first)]);
+    assert_eq!(bench.shard.epoch_marks(), [EpochEnd::of(&first)]);
     bench.written(2);
     assert_eq!(answers(&bench.acked(PEER, 1, 2)), [], "R2: an ack of the reign before");
     assert_eq!(answers(&bench.acked(PEER, 4, 2)).len(), 1);

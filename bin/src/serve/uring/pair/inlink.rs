@@ -113,7 +113,7 @@ async fn fit(shard: &Rc<ShardLoop>, link: &Rc<InLink>) -> Result<(), PeerRefused
             let complete = marks.len() < EPOCH_MARKS_MAX;
             let leader = HelloLog { epoch, end: *end, marks, complete };
             let own = machine.epoch_marks();
-            fork(own, own.len() < EPOCH_MARKS_MAX, &machine.end(), &leader)
+            fork(own, machine.epoch_marks_complete(), &machine.end(), &leader)
         };
         match decision {
             Fork::Keep => break,
