@@ -7,19 +7,18 @@
 use std::io;
 
 use super::blank::blank;
+use super::mark;
 use super::shard_dir::{DirSource, ShardDir};
 use crate::ids::{Generation, Lsn};
 use crate::recovery::{LogIdentity, LogSource, RecoverError, Scan, Walk, block_end_at};
 use crate::shard::Boundary;
 
-/// A log and what may be cut off it.
+/// What is to be cut.
 #[derive(Clone, Copy, Debug)]
-pub struct CutLog {
-    /// Which log.
-    pub identity: LogIdentity,
-    /// Its newest segment in use.
-    pub newest: Generation,
-    /// Where the shard knows it to be committed: the later of the machine's word and the mark.
+pub struct Cut {
+    /// Last event to keep; 0 for none. A block ends with it.
+    pub at: Lsn,
+    /// The last event that the shard's machine knows to be committed.
     pub committed: Lsn,
 }
 
@@ -52,19 +51,24 @@ pub enum CutError {
     Io(#[from] io::Error),
 }
 
-/// Makes the log end with the event `at`, where a block ends; that end. Nothing may be under way to
-/// the disk, and nobody writes meanwhile.
-pub fn cut(dir: &ShardDir, log: &CutLog, at: Lsn) -> Result<Boundary, CutError> {
-    // R4: an alarm, not an action.
-    if at < log.committed {
-        return Err(CutError::BelowCommitted { at, committed: log.committed });
+/// Makes the log end where the cut is; that end. Nothing may be under way to the disk, and nobody
+/// writes meanwhile.
+pub fn cut(dir: &ShardDir, identity: LogIdentity, cut: Cut) -> Result<Boundary, CutError> {
+    // R4: an alarm, not an action. The mark may know of an earlier life's commits.
+    let Cut { at, committed } = cut;
+    let marked = mark::read(&dir.mark())?.map_or(Lsn(0), |end| end.lsn);
+    let committed = committed.max(marked);
+    if at < committed {
+        return Err(CutError::BelowCommitted { at, committed });
     }
+    // Files that were prepared and not used have no header, so the newest one may be any.
+    let newest = dir.segments()?.last().map_or(Generation(0), |(generation, _)| *generation);
     let mut source = DirSource::new(dir.clone());
-    let found = block_end_at(&mut source, log.identity, log.newest, at)?;
+    let found = block_end_at(&mut source, identity, newest, at)?;
     let kept = found.ok_or(CutError::NoBlock { at })?;
     source.settle(kept.behind.generation)?;
     dir.set_aside_beyond(kept.behind.generation)?;
-    let mut scan = Scan::new(&mut source, log.identity);
+    let mut scan = Scan::new(&mut source, identity);
     let Some(segment) = scan.segment_header(kept.behind.generation)? else { return Ok(kept) };
     let mut pages = Vec::new();
     scan.walk_headers(&segment, &mut |place, boundary| {
@@ -83,4 +87,4 @@ pub fn cut(dir: &ShardDir, log: &CutLog, at: Lsn) -> Result<Boundary, CutError> 
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

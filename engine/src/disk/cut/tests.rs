@@ -25,9 +25,9 @@ impl IndexStore for NoIndex {
 }
 
 /// A leader whose log is on a disk.
-struct Node {
-    dir: ShardDir,
-    bench: Bench,
+pub(crate) struct Node {
+    pub(crate) dir: ShardDir,
+    pub(crate) bench: Bench,
     _files: tempfile::TempDir,
 }
 
@@ -35,19 +35,35 @@ fn config() -> ShardConfig {
     pair_config(OWN)
 }
 
+fn identity() -> LogIdentity {
+    LogIdentity { cluster: config().cluster, shard: config().shard }
+}
+
 impl Node {
-    fn new() -> Self {
+    pub(crate) fn leading() -> Self {
         let files = tempfile::tempdir().unwrap();
         let dir = ShardDir::new(files.path(), config().shard);
         dir.create().unwrap();
         for generation in [1, 2] {
             prepare(&dir, config().layout, Generation(generation)).unwrap();
         }
-        Self { dir, bench: Bench::new(config()), _files: files }
+        let mut bench = Bench::new(config());
+        lead(&mut bench, EPOCH);
+        Self { dir, bench, _files: files }
+    }
+
+    pub(crate) fn ack(&mut self, lsn: u64) {
+        self.bench.step(Event::PeerAcked { node: PEER, epoch: EPOCH, lsn: Lsn(lsn) });
+        assert_eq!(self.bench.shard.committed().lsn, Lsn(lsn));
+    }
+
+    fn cut(&self, at: u64) -> Result<Boundary, CutError> {
+        let committed = self.bench.shard.committed().lsn;
+        cut(&self.dir, identity(), Cut { at: Lsn(at), committed })
     }
 
     /// Appends `count` events, each in a block of its own of three pages, and writes them.
-    fn append(&mut self, count: u64) {
+    pub(crate) fn append(&mut self, count: u64) {
         for _ in 0..count {
             let data = [7; 2 * 4096];
             let ask = crate::shard::tests::ask();
@@ -73,16 +89,8 @@ impl Node {
         }
     }
 
-    fn log(&self) -> CutLog {
-        CutLog {
-            identity: LogIdentity { cluster: config().cluster, shard: config().shard },
-            newest: self.bench.shard.active_generation().unwrap(),
-            committed: self.bench.shard.committed().lsn,
-        }
-    }
-
     fn recover(&self) -> Recovered {
-        let end = empty_log(self.log().identity);
+        let end = empty_log(identity());
         let keys = KeyWindow::new(10, 0);
         let checkpoint = Checkpoint { flushed: Generation(0), end, mark: None, keys };
         let mut source = DirSource::new(self.dir.clone());
@@ -95,43 +103,44 @@ impl Node {
 /// Broken if anything else is missing, or left.
 #[test]
 fn a_log_is_cut_block_by_block_down_to_what_is_committed() {
-    let mut node = Node::new();
-    lead(&mut node.bench, EPOCH);
+    let mut node = Node::leading();
     node.append(17);
-    let ack = Event::PeerAcked { node: PEER, epoch: EPOCH, lsn: Lsn(4) };
-    node.bench.step(ack);
-    assert_eq!(node.bench.shard.committed().lsn, Lsn(4));
-    let log = node.log();
-    assert!(log.newest >= Generation(3), "the log has several segments");
-    for at in (4..=17).rev().map(Lsn) {
+    node.ack(4);
+    let newest = node.bench.shard.active_generation().unwrap();
+    assert!(newest >= Generation(3), "the log has several segments");
+    for at in (4..=17).rev() {
         let mut source = DirSource::new(node.dir.clone());
-        let found = block_end_at(&mut source, log.identity, log.newest, at).unwrap().unwrap();
-        let kept = cut(&node.dir, &log, at).unwrap();
-        assert_eq!((kept, kept.end.lsn), (found, at));
+        let found = block_end_at(&mut source, identity(), newest, Lsn(at)).unwrap().unwrap();
+        let kept = node.cut(at).unwrap();
+        assert_eq!((kept, kept.end.lsn), (found, Lsn(at)));
         let recovered = node.recover();
         assert_eq!(recovered.scan.end, kept.end, "R3: it ends where it was cut");
         assert_eq!(recovered.scan.ending, Ending::Clean, "nothing is left behind it");
-        assert_eq!(recovered.start.committed.end.lsn.0.min(4), recovered.start.committed.end.lsn.0);
-        let again = cut(&node.dir, &log, at).unwrap();
+        assert!(recovered.start.committed.end.lsn <= Lsn(4));
+        let again = node.cut(at).unwrap();
         assert_eq!(again, kept, "a cut may be done again");
     }
-    let below = cut(&node.dir, &log, Lsn(3));
+    let below = node.cut(3);
     assert!(
         matches!(below, Err(CutError::BelowCommitted { at: Lsn(3), committed: Lsn(4) })),
         "R4: {below:?}"
     );
-    let beyond = cut(&node.dir, &log, Lsn(5));
+    // The mark of an earlier life counts as well.
+    let (mut marks, _) = mark::MarkFile::open(&node.dir.mark()).unwrap();
+    marks.write(&node.bench.shard.committed()).unwrap();
+    let below = cut(&node.dir, identity(), Cut { at: Lsn(3), committed: Lsn(0) });
+    assert!(matches!(below, Err(CutError::BelowCommitted { .. })), "R4: {below:?}");
+    let beyond = node.cut(5);
     assert!(matches!(beyond, Err(CutError::NoBlock { at: Lsn(5) })), "{beyond:?}");
 }
 
 /// A cut in the middle of a log leaves nothing that a later block could bring back.
 #[test]
 fn nothing_that_was_cut_comes_back_with_a_later_block() {
-    let mut node = Node::new();
-    lead(&mut node.bench, EPOCH);
+    let mut node = Node::leading();
     node.append(4);
     let block = node.bench.shard.in_memory_block(Lsn(3)).unwrap().to_vec();
-    let kept = cut(&node.dir, &node.log(), Lsn(2)).unwrap();
+    let kept = node.cut(2).unwrap();
     // The very same block comes from another node.
     let path = node.dir.segment(kept.behind.generation);
     let file = OpenOptions::new().write(true).open(path).unwrap();
@@ -142,13 +151,13 @@ fn nothing_that_was_cut_comes_back_with_a_later_block() {
 /// An empty log and ends inside of blocks.
 #[test]
 fn ends_of_blocks_are_found_and_only_those() {
-    let mut node = Node::new();
-    lead(&mut node.bench, EPOCH);
+    let mut node = Node::leading();
     node.append(12);
     node.bench.step(Event::Demote);
     lead(&mut node.bench, LeaseEpoch(7));
     node.append(8);
-    let CutLog { identity, newest, .. } = node.log();
+    let newest = node.bench.shard.active_generation().unwrap();
+    let identity = identity();
     let mut source = DirSource::new(node.dir.clone());
     let mut find = |lsn| block_end_at(&mut source, identity, newest, Lsn(lsn)).unwrap();
     assert_eq!(find(0).unwrap().end, empty_log(identity));
