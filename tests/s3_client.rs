@@ -10,6 +10,8 @@ mod idempotent;
 mod lanes;
 #[path = "s3/place.rs"]
 mod place;
+#[path = "s3/proxies.rs"]
+mod proxies;
 #[path = "s3/swap.rs"]
 mod swap;
 #[path = "s3/words.rs"]

@@ -91,7 +91,7 @@ fn a_bucket_that_cannot_be_used_is_explained() {
     let unknown = [("AWS_ACCESS_KEY_ID", "nobody"), KEYS[1]];
     let https = store.url.replace("http://", "https://");
     type Case<'a> = (&'a [(&'a str, &'a str)], Vec<&'a str>, i32, &'a [&'a str]);
-    let table: [Case<'_>; 9] = [
+    let table: [Case<'_>; 10] = [
         (&KEYS, plain.clone(), 2, &["--s3-bucket", "DUOLOG_S3_BUCKET"]),
         (&KEYS, with(&["--s3-bucket", "other"]), 2, &["other", "create it", "s3.bucket"]),
         (&KEYS, with(&["--s3-bucket", "No_Bucket"]), 2, &["No_Bucket", "small letters"]),
@@ -102,9 +102,15 @@ fn a_bucket_that_cannot_be_used_is_explained() {
         (&[], with(&["--s3-bucket", "events"]), 2, &["instance metadata", "AWS_ACCESS_KEY_ID"]),
         (
             &KEYS,
-            vec!["--s3-endpoint", &https, "--s3-bucket", "events"],
+            vec!["--s3-endpoint", DEAD, "--s3-allow-http", "--s3-bucket", "events"],
             3,
-            &["cannot reach https://127.0.0.1"],
+            &["cannot reach http://127.0.0.1:1", "refused"],
+        ),
+        (
+            &KEYS,
+            vec!["--s3-endpoint", &https, "--s3-bucket", "events"],
+            2,
+            &["cannot reach https://127.0.0.1", "no TLS", "s3.endpoint"],
         ),
     ];
     for (env, mut arguments, code, says) in table {

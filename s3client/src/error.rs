@@ -17,12 +17,14 @@ use crate::transport::TransportError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server could not be reached; nothing was sent.
-    #[error("cannot reach {endpoint}: {reason}")]
+    #[error("cannot reach {endpoint}: {reason}{advice}")]
     NotReached {
         /// The endpoint.
         endpoint: String,
         /// Why.
         reason: String,
+        /// What to do about a failure of TLS; starts with a separator, or is empty.
+        advice: &'static str,
     },
     /// No answer, or only a part.
     #[error("{call} at {endpoint}: no answer: {reason}")]
@@ -173,6 +175,9 @@ impl Error {
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::GaveUp { last, .. } => last.remedy(),
+            Self::NotReached { advice, .. } if !advice.is_empty() => {
+                Remedy::FixConfig("s3.endpoint or s3.ca_file")
+            }
             Self::NotReached { .. } | Self::NoAnswer { .. } => Remedy::Retry,
             Self::Refused { refusal, .. } => match refusal.kind {
                 Kind::Elsewhere => Remedy::FixConfig("s3.region"),
@@ -195,6 +200,20 @@ impl Error {
             Self::Key(_) | Self::Request(_) | Self::Sign(_) => Remedy::FixRequest,
         }
     }
+}
+
+/// What to do about a failure of TLS, as the end of its message. `reason` is in the words of the
+/// TLS library.
+pub(crate) fn tls_advice(reason: &str) -> &'static str {
+    const ADVICE: [(&str, &str); 5] = [
+        ("not valid for name", "; the certificate is another host's: correct s3.endpoint"),
+        ("UnknownIssuer", "; nobody here knows its authority: set s3.ca_file to its certificate"),
+        ("certificate expired", "; renew the server's certificate, or correct this clock"),
+        ("certificate not valid yet", "; correct this machine's clock"),
+        ("corrupt message", "; the server speaks no TLS there: correct s3.endpoint"),
+    ];
+    let known = ADVICE.iter().find(|(words, _)| reason.contains(words));
+    known.map_or("", |(_, advice)| advice)
 }
 
 /// What to do about a refusal, as the end of its message.

@@ -152,7 +152,10 @@ impl Client {
     pub(super) fn failed(&self, call: &Call, failure: Failure) -> Error {
         let endpoint = self.bucket().endpoint().to_string();
         match failure {
-            Failure::NotSent(reason) => Error::NotReached { endpoint, reason },
+            Failure::NotSent(reason) => {
+                let advice = error::tls_advice(&reason);
+                Error::NotReached { endpoint, reason, advice }
+            }
             Failure::NoAnswer(reason) => Error::NoAnswer { call: call.name(), endpoint, reason },
         }
     }

@@ -299,7 +299,7 @@ impl Client {
     /// An idempotent call, as often as it takes.
     async fn repeat(&self, call: &Call, answer_bytes_max: u64) -> Result<Answer, Error> {
         assert!(call.is_idempotent(), "a conditional write is never repeated underneath");
-        let (mut pace, began, mut attempts) = (Pace::new(self.retry), clock::now(), 0);
+        let (mut pace, began, mut attempts) = (Pace::new(self.retry), clock::now(), 0_u32);
         loop {
             attempts += 1;
             let error = match self.attempt(call, answer_bytes_max).await {
@@ -313,7 +313,12 @@ impl Client {
             let asked = error.refusal().and_then(|refusal| refusal.retry_after);
             match pace.next(began.elapsed(), asked, clock::chance()) {
                 Some(pause) => {
-                    tracing::debug!(call = call.name(), %error, ?pause, "trying again");
+                    // Rarer and rarer, so that an outage of hours has a dozen lines.
+                    if attempts >= 4 && attempts.is_power_of_two() {
+                        tracing::warn!(call = call.name(), %error, attempts, "trying again");
+                    } else {
+                        tracing::debug!(call = call.name(), %error, ?pause, "trying again");
+                    }
                     clock::pause(pause).await;
                 }
                 None if attempts == 1 => return Err(error),
