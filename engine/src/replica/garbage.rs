@@ -1,5 +1,5 @@
 //! What may be deleted from the chains of one shard, and when a new reign would free more (rules G1
-//! to G3). Run by the shard's leader, once per reign; what a fault leaves behind goes with the next.
+//! to G3). Run by the shard's leader, once per reign; what a fault leaves goes with the next.
 
 use std::collections::VecDeque;
 

@@ -23,10 +23,6 @@ pub const CHAIN_RETRY_MS_MAX: u64 = 2_000;
 pub const PROMOTION_READ_AHEAD: u32 = 4;
 /// Opens that a promotion looks at one by one before it asks for a listing of all epochs.
 pub const PROMOTION_OPENS_MAX: u32 = 16;
-/// Epoch marks in a hello: two nodes that parted longer ago than so many reigns need a copy.
-pub const EPOCH_MARKS_MAX: usize = 64;
-/// Pieces that were sent to the follower and not acknowledged, at most; more are counted together.
-pub const LINK_PIECES_MAX: usize = 1024;
 /// Deletions under way at one time.
 pub const GARBAGE_DELETES_IN_FLIGHT_MAX: usize = 4;
 /// A chain of this many objects is worth a new reign that lets it be deleted (rule G3).

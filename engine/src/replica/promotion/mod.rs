@@ -182,6 +182,7 @@ pub enum Action {
         after: Lsn,
     },
     /// The object's bytes are not needed any more. May name an object that the driver never had.
+    /// To be done before later actions are: the same object may be asked for again.
     Release {
         /// Its epoch.
         epoch: LeaseEpoch,
