@@ -67,6 +67,9 @@ pub enum Event {
     },
     /// The Open that `PutOpen` asked for is larger than an object may be.
     OpenTooLarge,
+    /// The own log could not be read for `FindEnd` or `PutOpen`. Never to be told as "no block ends
+    /// there": that would cut what is only unreadable.
+    LogUnreadable,
     /// Answer to `FindEnd`.
     EndFound {
         /// The question's number.
@@ -271,6 +274,12 @@ pub enum Failure {
         /// End of the own log.
         end: Lsn,
     },
+    /// The disk.
+    #[error("shard {shard}: the own log cannot be read; start the other node and look at the disk")]
+    LogUnreadable {
+        /// The shard.
+        shard: ShardId,
+    },
     /// The log did not end where it had to after a cut or an apply.
     #[error("shard {shard}: the log ends at LSN {found} where it has to end at LSN {expected}")]
     LogDiffers {
@@ -388,6 +397,10 @@ impl Promotion {
                     let (shard, end) = (self.start.shard, self.own_end.lsn);
                     self.fail(Failure::OpenTooLarge { shard, base: base.lsn, end }, out);
                 }
+            }
+            Event::LogUnreadable => {
+                let shard = self.start.shard;
+                self.fail(Failure::LogUnreadable { shard }, out);
             }
             Event::LeaseLost => self.end(Ended::Deposed, out),
             Event::Tick => {

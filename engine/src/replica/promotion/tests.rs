@@ -323,6 +323,18 @@ fn a_damaged_object_is_read_again_a_few_times() {
     assert_eq!(ended, [Action::Ended(Ended::Failed(failure))]);
 }
 
+/// An unreadable log is not a different one: taking it for that would cut acknowledged blocks.
+#[test]
+fn p3_nothing_is_cut_because_the_own_log_cannot_be_read() {
+    let mut case = Case::new(2, strange(30, 2), 10);
+    case.tell(Event::Begin);
+    case.open((1, 0), &[at(0)]);
+    case.batch((1, 1), &[at(10), at(20)]);
+    let failure = Failure::LogUnreadable { shard: SHARD };
+    assert_eq!(case.tell(Event::LogUnreadable), [Action::Ended(Ended::Failed(failure))]);
+    assert_eq!(case.found(None), []);
+}
+
 #[test]
 fn p6_a_lost_lease_ends_it() {
     let mut case = opening();

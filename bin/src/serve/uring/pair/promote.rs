@@ -171,16 +171,13 @@ impl Driver {
                 self.tell(Event::Put { epoch, seq, outcome });
             }
             Action::PutOpen { base, end } => self.put_open(base, end).await,
-            Action::FindEnd { ask, lsn } => {
-                let end = match blocks::end_at(&self.shard, lsn).await {
-                    Ok(end) => end,
-                    Err(error) => {
-                        tracing::error!(event = "log_not_read", lsn = lsn.0, %error);
-                        None
-                    }
-                };
-                self.tell(Event::EndFound { ask, end });
-            }
+            Action::FindEnd { ask, lsn } => match blocks::end_at(&self.shard, lsn).await {
+                Ok(end) => self.tell(Event::EndFound { ask, end }),
+                Err(error) => {
+                    tracing::error!(event = "log_not_read", lsn = lsn.0, %error);
+                    self.tell(Event::LogUnreadable);
+                }
+            },
             Action::CutTo { end } => {
                 rebuild::settle(&self.shard).await;
                 if let Err(error) = rebuild::cut(&self.shard, end.lsn).await {
