@@ -7,8 +7,6 @@
 //! A leader that takes a new reign runs the same steps on itself (G3).
 
 mod probe;
-#[cfg(test)]
-mod tests;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -402,6 +400,7 @@ impl Promotion {
                 let shard = self.start.shard;
                 self.fail(Failure::LogUnreadable { shard }, out);
             }
+            // P6: without the lease there is no reign to open.
             Event::LeaseLost => self.end(Ended::Deposed, out),
             Event::Tick => {
                 if let Some((_, action)) = self.again.take_if(|(at, _)| *at <= now) {
@@ -443,3 +442,6 @@ impl Promotion {
         assert!(self.own_end.epoch < self.start.epoch, "P5: no own block before the Open");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,6 @@
 //! that covers (rules C1 to C4). The driver encodes an object once, keeps its bytes until
 //! `Release`, and sends the very same bytes again when it is told to: C2 rests on that.
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::VecDeque;
 
 use duolog_lease::grant::{Grant, UploadPermit};
@@ -434,3 +431,6 @@ impl Uploader {
         assert!(first.is_none_or(|last| last > self.chain_end.max(self.committed)));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,7 +92,7 @@ fn r2_an_object_counts_when_all_lower_ones_are_stored() {
 fn c4_nothing_is_uploaded_while_the_follower_covers() {
     let mut case = Case::new();
     assert_eq!(case.tell(Event::Wire(Wire::Covers)), []);
-    assert_eq!(case.closed(12, 100), []);
+    assert_eq!(case.closed(12, 100), [], "C4: the chain does not grow");
     assert_eq!(case.closed(14, 100), []);
     assert_eq!(case.machine.deadline(), None);
     assert_eq!(case.committed(12), []);
