@@ -71,7 +71,10 @@ proptest! {
     ) {
         let (epoch, cluster, from) = (LeaseEpoch(ids.0), ClusterId(ids.1), NodeId(ids.2));
         let purpose = match shard {
-            Some(shard) => Purpose::Shard { shard: ShardId(shard), end, marks },
+            Some(shard) => {
+                let complete = shard % 2 == 0;
+                Purpose::Shard { shard: ShardId(shard), end, marks, complete }
+            }
             None => Purpose::Heartbeat,
         };
         let (shard_count, segment_size_bytes, align_bytes) = layout;
@@ -161,6 +164,7 @@ fn golden_frames() -> Vec<Vec<u8>> {
             shard: ShardId(3),
             end,
             marks: vec![mark, EpochEnd { epoch: LeaseEpoch(6), lsn: Lsn(40), hash: [0xaa; 32] }],
+            complete: true,
         },
         client_address: "10.0.0.1:7400".to_owned(),
     };

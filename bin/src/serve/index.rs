@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use duolog_engine::disk::index_store::{DamagedRun, IndexFiles};
-use duolog_engine::ids::{Generation, Lsn, ShardId};
+use duolog_engine::ids::{Generation, ShardId};
 use duolog_engine::index::catalog::RunFile;
 use duolog_engine::index::lookup::Run;
 use duolog_engine::shard::{Sealed, ShardConfig};
 
+use super::cluster::message::ToShard;
 use super::inbox::{Inbox, Message};
+use super::rebuild::{CutJob, rebuild};
 
 /// Jobs that wait, at most. A shard that fills segments faster than they can be indexed has its
 /// tails wait here, each in memory: the bound is far above what a disk can fill meanwhile.
@@ -55,9 +57,8 @@ pub enum IndexJob {
     Save(ShardId, Arc<Sealed>),
     /// Rebuild the damaged index of these segments; answered by [`Message::Merged`] when done.
     Repair(ShardId, Generation, Generation),
-    /// Cut the log behind this LSN, which is not below the second one, committed; answered by
-    /// [`ToShard::Rebuilt`].
-    Cut(ShardId, Lsn, Lsn),
+    /// Cut the log and recover it; answered by [`ToShard::Rebuilt`].
+    Cut(ShardId, CutJob),
     /// Nothing more comes.
     End,
 }
@@ -94,8 +95,10 @@ fn run(mut shards: Vec<ShardIndex>, jobs: &Receiver<IndexJob>, ended: &AtomicBoo
             IndexJob::Repair(shard, first, last) => {
                 repair(&mut shards[shard.0 as usize], first, last);
             }
-            IndexJob::Cut(shard, lsn, committed) => {
-                cut(&mut shards[shard.0 as usize], lsn, committed);
+            IndexJob::Cut(shard, job) => {
+                let ShardIndex { files, config, inbox } = &mut shards[shard.0 as usize];
+                let rebuilt = Box::new(rebuild(files, config, &job));
+                inbox.send_waiting(Message::Pair(ToShard::Rebuilt(rebuilt)));
             }
             IndexJob::End => return,
         }
@@ -154,9 +157,4 @@ fn repair(shard: &mut ShardIndex, first: Generation, last: Generation) -> bool {
             false
         }
     }
-}
-
-/// Cuts and recovers; the shard takes the new machine.
-fn cut(shard: &mut ShardIndex, lsn: Lsn, committed: Lsn) {
-    let _ = (shard, lsn, committed);
 }

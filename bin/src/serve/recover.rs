@@ -133,7 +133,7 @@ fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage) -> Failure {
     Failure::new(Exit::LogDamaged, text)
 }
 
-fn log_map(source: &mut DirSource, newest: Generation) -> std::io::Result<LogMap> {
+pub(super) fn log_map(source: &mut DirSource, newest: Generation) -> std::io::Result<LogMap> {
     let mut map = LogMap::default();
     for (generation, _) in source.segments()? {
         if generation <= newest
@@ -208,6 +208,6 @@ fn header(
 
 /// Spreads the idempotency keys of clients over the window's table in a way nobody can foresee.
 #[expect(clippy::disallowed_methods, reason = "a random number at the edge")]
-fn key_seed() -> u64 {
+pub(super) fn key_seed() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().0
 }

@@ -137,6 +137,12 @@ impl IndexFiles {
         self.dir.path()
     }
 
+    /// The shard's directory.
+    #[must_use]
+    pub const fn shard_dir(&self) -> &ShardDir {
+        &self.dir
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

@@ -26,6 +26,8 @@ pub enum Purpose {
         end: LogEnd,
         /// The newest epoch marks of that log, oldest first, at most 64.
         marks: Vec<EpochEnd>,
+        /// No older reign has blocks in it.
+        complete: bool,
     },
     /// Heartbeats.
     Heartbeat,
@@ -78,7 +80,9 @@ impl PeerHello {
     /// Panics above 64 marks or an address of 255 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (purpose, shard, end, marks) = match &self.purpose {
-            Purpose::Shard { shard, end, marks } => (0_u8, *shard, end, &marks[..]),
+            Purpose::Shard { shard, end, marks, complete } => {
+                (if *complete { 0_u8 } else { 2 }, *shard, end, &marks[..])
+            }
             Purpose::Heartbeat => (1, ShardId(0), &NO_END, &[][..]),
         };
         assert!(marks.len() <= PEER_MARKS_MAX, "a hello has at most 64 epoch marks");
@@ -146,7 +150,7 @@ impl PeerHello {
         let client_address = text("client address", address)?.to_owned();
         ends(HELLO, cursor.rest())?;
         let purpose = match purpose {
-            0 => Purpose::Shard { shard, end, marks },
+            0 | 2 => Purpose::Shard { shard, end, marks, complete: purpose == 0 },
             1 if shard == ShardId(0) && marks.is_empty() && end == NO_END => Purpose::Heartbeat,
             1 => return Err(BodyError::Reserved(HELLO)),
             other => {
@@ -238,6 +242,7 @@ mod tests {
                 shard: ShardId(3),
                 end,
                 marks: (1..).map(mark).take(marks).collect(),
+                complete: marks < PEER_MARKS_MAX,
             },
             client_address: "a:1".to_owned(),
         }
@@ -284,8 +289,8 @@ mod tests {
         }
         body[10] = 1;
         assert_eq!(decode(&body), wrong(BodyError::Reserved("hello")), "heartbeats have no log");
-        body[10] = 2;
-        let purpose = BodyError::UnknownValue { field: "purpose", value: 2 };
+        body[10] = 3;
+        let purpose = BodyError::UnknownValue { field: "purpose", value: 3 };
         assert_eq!(decode(&body), wrong(purpose));
     }
 }

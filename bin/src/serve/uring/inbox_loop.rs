@@ -98,6 +98,7 @@ async fn open_segment(shard: Rc<ShardLoop>, generation: Generation) {
     match LogFile::open_for_writing(&path, align_bytes).await {
         Ok(file) => {
             shard.add_writer(generation, file);
+            shard.preparing.set(shard.preparing.get() - 1);
             shard.step(Event::SegmentReady { generation });
         }
         Err(error) => {

@@ -41,6 +41,8 @@ pub(super) enum Origin {
 pub(super) struct ShardLoop {
     pub shard: RefCell<Shard>,
     pub(in crate::serve) actions: RefCell<Actions>,
+    /// Segments asked for that are not ready.
+    pub(super) preparing: Cell<usize>,
     /// The shard's part in a pair; none on a standalone node.
     pub(super) pair: Option<Member>,
     /// Shard 0 of a pair: the lease machine's driver.
@@ -110,6 +112,7 @@ impl ShardLoop {
         });
         Rc::new(Self {
             actions: RefCell::default(),
+            preparing: Cell::new(0),
             pair,
             control: RefCell::default(),
             requests: RefCell::new(Slab::with_capacity(1024)),
@@ -192,6 +195,7 @@ impl ShardLoop {
                 }
                 Action::Reply { to, outcome } => self.reply(to, &outcome, &actions),
                 Action::PrepareSegment { generation } => {
+                    self.preparing.set(self.preparing.get() + 1);
                     self.send_file_job(FileJob::Prepare(self.id(), generation));
                 }
                 Action::LoadHead { stream } => {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use duolog_engine::ids::{LeaseEpoch, Lsn, NodeId};
 use duolog_engine::replica::hello::{Fork, HelloLog, fork};
-use duolog_engine::shard::{EPOCH_MARKS_MAX, Event, Role};
+use duolog_engine::shard::{Event, Role};
 use duolog_lease::event::{Hello, Refusal};
 use duolog_net::peer::{
     PeerAcked, PeerHello, PeerMessage, PeerReader, PeerReason, PeerRefused, PeerWelcome, Purpose,
@@ -99,7 +99,7 @@ async fn serve(shard: &Rc<ShardLoop>, link: &Rc<InLink>) {
 /// Cuts what is not the leader's, and makes the machine follow.
 async fn fit(shard: &Rc<ShardLoop>, link: &Rc<InLink>) -> Result<(), PeerRefused> {
     let PeerHello { epoch, from, .. } = link.hello;
-    let Purpose::Shard { end, marks, .. } = &link.hello.purpose else {
+    let Purpose::Shard { end, marks, complete, .. } = &link.hello.purpose else {
         return Err(link.refused(shard, PeerReason::BadMessage, "no shard is named".to_owned()));
     };
     loop {
@@ -110,8 +110,7 @@ async fn fit(shard: &Rc<ShardLoop>, link: &Rc<InLink>) -> Result<(), PeerRefused
         }
         let decision = {
             let machine = shard.shard.borrow();
-            let complete = marks.len() < EPOCH_MARKS_MAX;
-            let leader = HelloLog { epoch, end: *end, marks, complete };
+            let leader = HelloLog { epoch, end: *end, marks, complete: *complete };
             let own = machine.epoch_marks();
             fork(own, machine.epoch_marks_complete(), &machine.end(), &leader)
         };

@@ -36,6 +36,7 @@ pub(in crate::serve) struct ReignLog {
     pub epoch: LeaseEpoch,
     pub end: LogEnd,
     pub marks: Vec<EpochEnd>,
+    pub complete: bool,
 }
 
 /// See the module.
@@ -86,7 +87,12 @@ async fn connect(
     reign: &ReignLog,
 ) -> Result<(Rc<OutLink>, PeerReader), Duration> {
     let wire = Wire::dial(target.address).await.map_err(|_| RETRY)?;
-    let purpose = Purpose::Shard { shard: shard.id(), end: reign.end, marks: reign.marks.clone() };
+    let purpose = Purpose::Shard {
+        shard: shard.id(),
+        end: reign.end,
+        marks: reign.marks.clone(),
+        complete: reign.complete,
+    };
     let mut frame = Vec::with_capacity(4096);
     shard.member().settings.hello(reign.epoch, purpose).encode(&mut frame);
     wire.send(&[&frame]);

@@ -112,7 +112,11 @@ fn end(driver: &Driver, ended: Ended) {
     let result = match ended {
         Ended::Opened { base, end } => {
             shard.step(ShardEvent::Opened { epoch });
-            let marks = shard.shard.borrow().epoch_marks().to_vec();
+            let log = {
+                let machine = shard.shard.borrow();
+                let complete = machine.epoch_marks_complete();
+                ReignLog { epoch, end, marks: machine.epoch_marks().to_vec(), complete }
+            };
             tracing::info!(
                 event = "opened",
                 shard = shard.id().0,
@@ -120,7 +124,7 @@ fn end(driver: &Driver, ended: Ended) {
                 lsn = end.lsn.0,
                 base = base.lsn.0,
             );
-            member.uploads.begin(shard, ReignLog { epoch, end, marks });
+            member.uploads.begin(shard, log);
             member.collector.begin(shard, epoch, base.lsn);
             member.target_changed.ring();
             Ok(())

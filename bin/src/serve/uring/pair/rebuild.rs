@@ -8,14 +8,15 @@ use duolog_engine::ids::Lsn;
 use duolog_engine::shard::{Actions, Event};
 
 use crate::serve::index::IndexJob;
-use crate::serve::rebuild::{Rebuilt, RebuiltShard};
+use crate::serve::rebuild::{CutJob, Rebuilt, RebuiltShard};
 use crate::serve::uring::shard_loop::ShardLoop;
 
 /// Waits until nothing is on its way to the disk or to a client, and no cut is under way.
 pub(super) async fn settle(shard: &Rc<ShardLoop>) {
     let member = shard.member();
     loop {
-        let settled = {
+        // A segment that is being prepared would come to a machine that has not asked for it.
+        let settled = shard.preparing.get() == 0 && {
             let machine = shard.shard.borrow();
             machine.durable() == machine.end() && machine.in_flight() == 0
         };
@@ -32,17 +33,17 @@ pub(super) async fn cut(shard: &Rc<ShardLoop>, lsn: Lsn) -> Result<(), String> {
     assert!(!member.rebuilding.replace(true), "one cut at a time");
     let (end, committed) = {
         let machine = shard.shard.borrow();
-        (machine.end().lsn, machine.committed().lsn)
+        (machine.end().lsn, machine.committed())
     };
     tracing::warn!(
         event = "log_cut",
         shard = shard.id().0,
         kept = lsn.0,
         end = end.0,
-        committed = committed.0,
+        committed = committed.lsn.0,
         "events that were never acknowledged are cut: the leader's log goes on otherwise",
     );
-    shard.send_index_job(IndexJob::Cut(shard.id(), lsn, committed));
+    shard.send_index_job(IndexJob::Cut(shard.id(), CutJob { keep: lsn, committed }));
     while member.rebuilding.get() {
         member.settled.wait().await;
     }
@@ -55,7 +56,7 @@ pub(super) async fn cut(shard: &Rc<ShardLoop>, lsn: Lsn) -> Result<(), String> {
 
 /// The new machine takes the old one's place.
 pub(super) fn finish(shard: &Rc<ShardLoop>, rebuilt: Rebuilt) {
-    let Rebuilt { kept, result, .. } = rebuilt;
+    let Rebuilt { keep, result } = rebuilt;
     match result {
         Ok(rebuilt) => {
             let shard = Rc::clone(shard);
@@ -68,7 +69,7 @@ pub(super) fn finish(shard: &Rc<ShardLoop>, rebuilt: Rebuilt) {
             .detach();
         }
         Err(error) => {
-            let (lsn, id) = (kept.0, shard.id().0);
+            let (lsn, id) = (keep.0, shard.id().0);
             tracing::error!(event = "log_not_cut", shard = id, lsn, error, "the node stops");
             std::process::exit(i32::from(crate::exit::Exit::LogDamaged.code()));
         }
