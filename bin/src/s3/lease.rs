@@ -3,7 +3,6 @@
 use clap::{Args, Subcommand};
 use duolog_lease::document::Document;
 use duolog_lease::ids::{ClusterId, parse_uuid};
-use duolog_s3client::key::ObjectKey;
 use duolog_s3client::witness::Skew;
 use duolog_s3client::{Client, Error, Object};
 use serde_json::{Value, json};
@@ -13,12 +12,10 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::s3::{PATIENCE, client, failure};
 use crate::serve::clock::Clock;
+use crate::serve::cluster::objects::Keys;
 use crate::settings::Settings;
 use crate::settings::flags::SettingFlags;
 use crate::timestamp::rfc3339;
-
-/// Where the lease lies, behind the subfolder.
-pub const LEASE_KEY: &str = "cluster/lease.json";
 
 /// Examples and rules for `--help`.
 pub const HELP: &str = "\
@@ -66,8 +63,8 @@ pub fn run(arguments: &ShowArgs, settings: &Settings, mut output: Output) -> Res
     let mut s3 = settings.s3.clone();
     s3.retry_max_duration = s3.retry_max_duration.or(Some(PATIENCE));
     let client = client(&s3, None)?;
-    let key = ObjectKey::new(format!("{}{LEASE_KEY}", s3.subfolder));
-    let key = key.map_err(|error| failure(&Error::from(error)))?;
+    let keys = Keys::new(&s3.subfolder).map_err(|error| failure(&Error::from(error)))?;
+    let key = keys.lease();
     let object = block_on(async { client.get(&key).await.map_err(|error| failure(&error)) })?;
     let place = format!("{}/{key}", client.bucket().name());
     let shown = Shown::new(object, place, &client)?;
