@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use duolog_engine::disk::blank::blank_behind;
 use duolog_engine::disk::index_store::{DamagedRun, IndexFiles, OpenedIndex};
 use duolog_engine::disk::mark::MarkFile;
 use duolog_engine::disk::shard_dir::{DirSource, ShardDir};
@@ -103,6 +104,10 @@ fn open_once(data_dir: &Path, config: ShardConfig) -> Result<Opened, Failure> {
         return Err(damaged(&dir, shard, &damage));
     }
     dir.set_aside_beyond(recovered.start.newest).map_err(failed_io)?;
+    if config.pair.is_some() {
+        let align_bytes = config.layout.align_bytes;
+        blank_behind(&dir, recovered.scan.place, align_bytes).map_err(failed_io)?;
+    }
     let log_map = log_map(&mut source, recovered.start.newest).map_err(failed_io)?;
     let mut machine = Shard::new(config, recovered.start);
     machine.set_runs(files.runs());

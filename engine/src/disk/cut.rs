@@ -6,11 +6,11 @@
 
 use std::io;
 
-use super::blank::blank;
+use super::blank::blank_behind;
 use super::mark;
 use super::shard_dir::{DirSource, ShardDir};
 use crate::ids::{Generation, Lsn};
-use crate::recovery::{LogIdentity, LogSource, RecoverError, Scan, Walk, block_end_at};
+use crate::recovery::{LogIdentity, LogSource, RecoverError, block_end_at};
 use crate::shard::Boundary;
 
 /// What is to be cut.
@@ -53,7 +53,12 @@ pub enum CutError {
 
 /// Makes the log end where the cut is; that end. Nothing may be under way to the disk, and nobody
 /// writes meanwhile.
-pub fn cut(dir: &ShardDir, identity: LogIdentity, cut: Cut) -> Result<Boundary, CutError> {
+pub fn cut(
+    dir: &ShardDir,
+    identity: LogIdentity,
+    align_bytes: u32,
+    cut: Cut,
+) -> Result<Boundary, CutError> {
     // R4: an alarm, not an action. The mark may know of an earlier life's commits.
     let Cut { at, committed } = cut;
     let marked = mark::read(&dir.mark())?.map_or(Lsn(0), |end| end.lsn);
@@ -68,21 +73,7 @@ pub fn cut(dir: &ShardDir, identity: LogIdentity, cut: Cut) -> Result<Boundary, 
     let kept = found.ok_or(CutError::NoBlock { at })?;
     source.settle(kept.behind.generation)?;
     dir.set_aside_beyond(kept.behind.generation)?;
-    let mut scan = Scan::new(&mut source, identity);
-    let Some(segment) = scan.segment_header(kept.behind.generation)? else { return Ok(kept) };
-    let mut pages = Vec::new();
-    scan.walk_headers(&segment, &mut |place, boundary| {
-        if boundary.end.lsn > at {
-            pages.push(place.offset);
-        }
-        Walk::On
-    })?;
-    let path = dir.segment(segment.generation);
-    // Every one of them: a block that came back from another node would find the old ones behind
-    // it. The last first, so that the log shrinks from its end.
-    for offset in pages.into_iter().rev() {
-        blank(&path, u64::from(offset), segment.align_bytes as usize, segment.align_bytes)?;
-    }
+    blank_behind(dir, kept.behind, align_bytes)?;
     Ok(kept)
 }
 

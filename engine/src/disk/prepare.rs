@@ -3,9 +3,9 @@
 //! A durable 4 KiB write into space that was written before takes about half as long as one into
 //! space that was only allocated, and does not touch the file system's metadata (FORMAT.md has the
 //! figures). So a new file is written through with zeros and synced, file and directory, before it
-//! counts as ready. A file left over from before a crash keeps what is in it, but for its first two
-//! pages: the segment's header and first block are written together, and a crash may tear them. A
-//! new header before the first block of old ones would bring back blocks that were cut off.
+//! counts as ready. A file left over from before a crash is written through again, because what is
+//! in it might be taken for a part of the log: a crash may leave a new segment header before old
+//! blocks, and a block that comes back from the other node may lie before the old one behind it.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -13,7 +13,6 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::aligned::AlignedBuffer;
-use super::blank::blank;
 use super::shard_dir::ShardDir;
 use crate::ids::Generation;
 use crate::shard::Layout;
@@ -26,8 +25,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub fn prepare(dir: &ShardDir, layout: Layout, generation: Generation) -> io::Result<()> {
     let path = dir.segment(generation);
     if let Some(spare) = dir.take_spare(layout.segment_size_bytes)? {
-        // D5: no block that was left here can follow a header that is written later.
-        blank(&spare, 0, 2 * layout.align_bytes as usize, layout.align_bytes)?;
+        // D5: nothing that was left here can continue what is written later.
+        write_through(&spare, layout)?;
         fs::rename(spare, &path)?;
         return dir.sync();
     }
@@ -45,7 +44,7 @@ pub fn prepare(dir: &ShardDir, layout: Layout, generation: Generation) -> io::Re
 fn write_through(path: &Path, layout: Layout) -> io::Result<()> {
     let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).custom_flags(direct);
+    options.write(true).create(true).truncate(false).custom_flags(direct);
     let file = options.open(path)?;
     let zeros = AlignedBuffer::zeroed(CHUNK_BYTES, layout.align_bytes as usize);
     let size = u64::from(layout.segment_size_bytes);

@@ -4,6 +4,7 @@
 
 use std::io;
 
+use super::blank::blank_behind;
 use super::cut::{Cut, CutError, cut};
 use super::index_store::{IndexFiles, OpenedIndex};
 use super::mark;
@@ -45,7 +46,7 @@ pub fn cut_and_recover(
     key_seed: u64,
 ) -> Result<Rebuilt, RebuildError> {
     let identity = LogIdentity { cluster: config.cluster, shard: config.shard };
-    cut(dir, identity, what)?;
+    cut(dir, identity, config.layout.align_bytes, what)?;
     let window = config.idempotency_window;
     let opened = IndexFiles::open(dir.clone(), config.cluster, config.shard, window, key_seed);
     let OpenedIndex { mut files, keys, flushed, end, .. } = opened;
@@ -55,6 +56,7 @@ pub fn cut_and_recover(
     let mut source = DirSource::new(dir.clone());
     let recovered = recover(config, &mut source, checkpoint, &mut files)?;
     dir.set_aside_beyond(recovered.start.newest)?;
+    blank_behind(dir, recovered.scan.place, config.layout.align_bytes)?;
     Ok(Rebuilt { recovered, files })
 }
 

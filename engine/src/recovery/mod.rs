@@ -10,7 +10,6 @@ mod marks;
 mod scan;
 
 pub use ending::{Damage, Ending, Proof};
-pub(crate) use find::Walk;
 pub use find::block_end_at;
 pub use scan::{Found, LogIdentity, Scan, ScanEnd, ScanStart};
 

@@ -29,11 +29,13 @@ impl Disk {
 
     /// Cuts everything behind `at`, as the real cut does.
     pub fn cut(&mut self, at: Boundary, align: usize) {
-        let Place { generation, offset } = at.behind;
-        self.files.retain(|file, _| *file <= generation);
-        if let Some(file) = self.files.get_mut(&generation) {
-            let from = (offset as usize).max(align);
-            file[from..].fill(0);
+        self.files.retain(|file, _| *file <= at.behind.generation);
+        self.blank_behind(at.behind, align);
+    }
+
+    pub fn blank_behind(&mut self, place: Place, align: usize) {
+        if let Some(file) = self.files.get_mut(&place.generation) {
+            file[(place.offset as usize).max(align)..].fill(0);
         }
     }
 

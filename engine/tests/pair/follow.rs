@@ -146,8 +146,8 @@ impl World {
         }
         let at = self.chance.below(self.acks.len() as u64) as usize;
         let (to, mut epoch, lsn) = self.acks[at];
-        // Some come twice.
-        if self.chance.percent(80) {
+        // Many come twice.
+        if self.chance.percent(50) {
             self.acks.swap_remove(at);
         }
         if self.mistake == Mistake::AckOfAnotherEpoch {

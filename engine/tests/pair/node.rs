@@ -34,6 +34,8 @@ pub struct Node {
     pub challenged: bool,
     /// Its log has these blocks, as a list of ends, when it was last looked at as leader.
     pub opened_with: Option<LogEnd>,
+    /// What a crash leaves behind the log's end is blanked at the start.
+    blanks: bool,
 }
 
 struct NoIndex;
@@ -51,7 +53,7 @@ impl IndexStore for NoIndex {
 pub const IDENTITY: LogIdentity = LogIdentity { cluster: ClusterId(7), shard: ShardId(0) };
 
 impl Node {
-    pub fn new(id: NodeId, in_flight: usize) -> Self {
+    pub fn new(id: NodeId, in_flight: usize, blanks: bool) -> Self {
         let config = ShardConfig {
             cluster: IDENTITY.cluster,
             shard: IDENTITY.shard,
@@ -67,7 +69,7 @@ impl Node {
             in_flight_max_bytes: 1 << 20,
         };
         let mut disk = Disk::default();
-        let shard = recovered(&config, &mut disk, None);
+        let shard = recovered(&config, &mut disk, None, blanks);
         Self {
             id,
             config,
@@ -79,6 +81,7 @@ impl Node {
             promised: LeaseEpoch(0),
             challenged: false,
             opened_with: None,
+            blanks,
         }
     }
 
@@ -87,7 +90,7 @@ impl Node {
         self.writes.clear();
         self.preparing = None;
         self.opened_with = None;
-        self.shard = recovered(&self.config, &mut self.disk, self.mark);
+        self.shard = recovered(&self.config, &mut self.disk, self.mark, self.blanks);
     }
 
     /// Cuts the log behind `lsn` and makes the machine anew; nothing may be under way.
@@ -129,7 +132,7 @@ impl Node {
     }
 }
 
-fn recovered(config: &ShardConfig, disk: &mut Disk, mark: Option<LogEnd>) -> Shard {
+fn recovered(config: &ShardConfig, disk: &mut Disk, mark: Option<LogEnd>, blanks: bool) -> Shard {
     let end = empty_log(IDENTITY);
     let keys = KeyWindow::new(config.idempotency_window, 0);
     let checkpoint = Checkpoint { flushed: Generation(0), end, mark, keys };
@@ -137,5 +140,8 @@ fn recovered(config: &ShardConfig, disk: &mut Disk, mark: Option<LogEnd>) -> Sha
     let damaged = matches!(recovered.scan.ending, Ending::Damaged(_));
     assert!(!damaged, "D4: a crash is no damage: {:?}", recovered.scan);
     disk.set_aside_beyond(recovered.start.newest);
+    if blanks {
+        disk.blank_behind(recovered.scan.place, LAYOUT.align_bytes as usize);
+    }
     Shard::new(*config, recovered.start)
 }

@@ -121,5 +121,9 @@ impl World {
         self.nodes[node].restart();
         self.link = None;
         self.step(node, Event::Tick);
+        // A leader that comes back finds its own lease and takes a new reign (L2).
+        if self.leader == node && self.chance.percent(50) {
+            self.reign(node);
+        }
     }
 }

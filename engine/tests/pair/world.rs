@@ -33,10 +33,12 @@ pub enum Mistake {
     CutTooMuch,
     /// The new leader does not read the chain.
     IgnoredChain,
+    /// What a crash has left behind the log's end stays there.
+    StraysLeft,
 }
 
 impl Mistake {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::AckWithoutCoverage,
         Self::AckOfAnotherEpoch,
         Self::CommitWithoutGrant,
@@ -45,6 +47,7 @@ impl Mistake {
         Self::FollowsOn,
         Self::CutTooMuch,
         Self::IgnoredChain,
+        Self::StraysLeft,
     ];
 }
 
@@ -118,10 +121,11 @@ impl World {
     pub fn new(seed: u64, mistake: Mistake) -> Self {
         let mut chance = Chance::new(seed + 1);
         let in_flight = 1 + chance.below(4) as usize;
+        let blanks = mistake != Mistake::StraysLeft;
         Self {
             chance,
             mistake,
-            nodes: [Node::new(NodeId(1), in_flight), Node::new(NodeId(2), in_flight)],
+            nodes: [1, 2].map(|id| Node::new(NodeId(id), in_flight, blanks)),
             leader: 0,
             epoch: LeaseEpoch(0),
             serve_until: [0; 2],
@@ -173,6 +177,7 @@ impl World {
     }
 
     fn perform(&mut self, node: usize, actions: &Actions) {
+        let mut saved = Vec::new();
         for action in &actions.list {
             match action {
                 Action::Write { first_lsn, blocks, place, header } => {
@@ -196,8 +201,13 @@ impl World {
                     self.acks.push((1 - node, *epoch, *lsn));
                 }
                 Action::BlockRefused { reason } => panic!("R3: {reason}"),
+                // Nobody looks a stream up in them: the heads of all streams stay in memory.
+                Action::SaveIndex { generation } => saved.push(*generation),
                 _ => {}
             }
+        }
+        for generation in saved {
+            self.step(node, Event::IndexSaved { generation });
         }
     }
 
@@ -268,11 +278,10 @@ impl World {
     /// R2, L8: what an answer rests on at the moment it leaves.
     fn check_ack(&mut self, node: usize, receipt: &Receipt) {
         let lsn = receipt.last_lsn;
-        let block = self.nodes[node].shard.in_memory_block(receipt.first_lsn);
-        let header = BlockHeader::decode(block.expect("it was committed just now")).unwrap();
-        let end = LogEnd { lsn, hash: header.hash, hlc: header.hlc, epoch: header.epoch };
+        let found = self.nodes[node].disk.end_at(super::node::IDENTITY, lsn);
+        let own = found.filter(|at| (at.end.hlc, at.end.epoch) == (receipt.hlc, receipt.epoch));
+        let end = own.unwrap_or_else(|| panic!("R2: {lsn} is acked and not on the own disk")).end;
         assert!(self.now_ms < self.serve_until[node], "L8: {lsn} is acked without a grant");
-        assert!(self.nodes[node].has(&end), "R2: {lsn} is acked and not on the own disk");
         let chain = self.chains.get(&end.epoch);
         let stored = chain.is_some_and(|chain| {
             chain.blocks.iter().any(|bytes| BlockHeader::decode(bytes).unwrap().hash == end.hash)

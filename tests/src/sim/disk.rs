@@ -103,10 +103,9 @@ impl SimDisk {
         let size = layout.segment_size_bytes as usize;
         while let Some((_, mut spare)) = self.spares.pop_first() {
             if spare.visible.len() == size {
-                // As the real preparation does: a new header must not meet an old first block.
-                let blank = 2 * layout.align_bytes as usize;
-                spare.visible[..blank].fill(0);
-                spare.durable[..blank].fill(0);
+                // As the real preparation does.
+                spare.visible.fill(0);
+                spare.durable.fill(0);
                 self.files.insert(generation, spare);
                 return;
             }

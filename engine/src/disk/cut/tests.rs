@@ -59,7 +59,7 @@ impl Node {
 
     fn cut(&self, at: u64) -> Result<Boundary, CutError> {
         let committed = self.bench.shard.committed().lsn;
-        cut(&self.dir, identity(), Cut { at: Lsn(at), committed })
+        cut(&self.dir, identity(), 4096, Cut { at: Lsn(at), committed })
     }
 
     /// Appends `count` events, each in a block of its own of three pages, and writes them.
@@ -128,7 +128,7 @@ fn a_log_is_cut_block_by_block_down_to_what_is_committed() {
     // The mark of an earlier life counts as well.
     let (mut marks, _) = mark::MarkFile::open(&node.dir.mark()).unwrap();
     marks.write(&node.bench.shard.committed()).unwrap();
-    let below = cut(&node.dir, identity(), Cut { at: Lsn(3), committed: Lsn(0) });
+    let below = cut(&node.dir, identity(), 4096, Cut { at: Lsn(3), committed: Lsn(0) });
     assert!(matches!(below, Err(CutError::BelowCommitted { .. })), "R4: {below:?}");
     let beyond = node.cut(5);
     assert!(matches!(beyond, Err(CutError::NoBlock { at: Lsn(5) })), "{beyond:?}");
