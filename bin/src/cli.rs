@@ -5,8 +5,11 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::client::append::{self, AppendArgs};
 use crate::client::export::{self, ExportArgs};
+use crate::client::handoff::{self, HandoffArgs};
 use crate::client::import::{self, ImportArgs};
+use crate::client::node::NodeCommand;
 use crate::client::read::{self, ReadArgs};
+use crate::client::status::{self, StatusArgs};
 use crate::offline::inspect::{self, InspectArgs};
 use crate::offline::verify::{self, VerifyArgs};
 use crate::s3::dev::{self, DevArgs};
@@ -63,6 +66,15 @@ pub enum Command {
     /// Print events as NDJSON.
     #[command(after_help = export::HELP)]
     Export(ExportArgs),
+    /// Show what each node is, how far it has come, and which ones do not answer.
+    #[command(after_help = status::HELP)]
+    Status(StatusArgs),
+    /// Give the lead to the other node.
+    #[command(after_help = handoff::HELP)]
+    Handoff(HandoffArgs),
+    /// Commands about the members of a pair.
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Check every checksum and hash link of a data directory, without a server.
     #[command(after_help = verify::HELP)]
     Verify(VerifyArgs),
@@ -158,6 +170,9 @@ impl Command {
             Self::Read(arguments) => arguments.json,
             Self::Import(arguments) => arguments.json,
             Self::Export(arguments) => arguments.json,
+            Self::Status(arguments) => arguments.json,
+            Self::Handoff(arguments) => arguments.json,
+            Self::Node(NodeCommand::Replace(arguments)) => arguments.json,
             Self::Verify(arguments) => arguments.json,
             Self::Inspect(arguments) => arguments.json,
         }

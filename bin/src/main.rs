@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command, ConfigCommand, DoctorArgs, S3Command};
+use crate::client::node::NodeCommand;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::s3::lease::LeaseCommand;
@@ -59,6 +60,11 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Read(arguments) => client::read::run(&arguments, Output::new()),
         Command::Import(arguments) => client::import::run(&arguments, Output::new()),
         Command::Export(arguments) => client::export::run(&arguments, Output::new()),
+        Command::Status(arguments) => client::status::run(&arguments, Output::new()),
+        Command::Handoff(arguments) => client::handoff::run(&arguments, Output::new()),
+        Command::Node(NodeCommand::Replace(arguments)) => {
+            client::node::run(&arguments, Output::new())
+        }
         Command::Verify(arguments) => offline::verify::run(&arguments, Output::new()),
         Command::Inspect(arguments) => offline::inspect::run(&arguments, Output::new()),
         Command::Lease(LeaseCommand::Show(arguments)) => {

@@ -89,7 +89,7 @@ pub fn run(arguments: &ExportArgs, output: Output) -> Result<Exit, Failure> {
                 let from = parse_revision(arguments.from.as_deref())?;
                 let read = client.read(stream).from(from);
                 let shard = shard_of_stream(&client, stream);
-                export.stream(shard, Reader::Stream(read), from).await?;
+                export.stream(shard, stream, Reader::Stream(read), from).await?;
             }
             None => export.shards(&client, arguments.from.as_deref()).await?,
         }
@@ -186,6 +186,7 @@ impl Export {
     async fn stream(
         &mut self,
         shard: ShardId,
+        name: &str,
         mut reader: Reader,
         from: Revision,
     ) -> Result<(), Failure> {
@@ -201,7 +202,7 @@ impl Export {
                 Err(error) => break Err(error),
             }
         };
-        self.finish(outcome, &next)
+        self.finish(outcome, &format_args!("{next} --stream {name:?}"))
     }
 }
 

@@ -12,8 +12,9 @@ use duolog_engine::limits::EVENT_MAX_BYTES_DEFAULT;
 use duolog_engine::record::{EventParts, encode_event};
 use duolog_engine::route::shard_of;
 use duolog_net::wire::{
-    Appended, Copies, Direction, ErrorFrame, FrameBuffer, HelloAccepted, LogPage, LogTail, Message,
-    NodeRole, ReadLog, ReadStream, StreamPage, StreamSpan, StreamTail, encode_frame,
+    Appended, Copies, Direction, ErrorCode, ErrorFrame, FrameBuffer, HelloAccepted, LogPage,
+    LogTail, Message, NodeRole, ReadLog, ReadStream, StreamPage, StreamSpan, StreamTail,
+    encode_admin_answer, encode_frame,
 };
 
 const SHARDS: u32 = 2;
@@ -112,6 +113,12 @@ fn answer(
         }
         Message::ReadStream(read) => state.read_stream(read, correlation, out),
         Message::ReadLog(read) => state.read_log(read, correlation, out),
+        Message::Admin(json) if json.contains("status") => {
+            encode_admin_answer(out, correlation, r#"{"role":"standalone","node":"n"}"#);
+        }
+        Message::Admin(_) => {
+            ErrorFrame::new(ErrorCode::Refused).encode(out, correlation, "there is no other node");
+        }
         other => panic!("a client sends no {other:?}"),
     }
     true

@@ -3,10 +3,13 @@
 
 pub mod append;
 pub mod export;
+pub mod handoff;
 pub mod import;
 #[cfg(test)]
 mod memory_server;
+pub mod node;
 pub mod read;
+pub mod status;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +28,7 @@ use crate::exit::{Exit, Failure};
 /// Where the server is and how long to wait for it.
 #[derive(Args, Clone, Debug)]
 pub struct ServerArgs {
-    /// Address of the server; several nodes of one cluster separated by commas.
+    /// Address of the server; both nodes of a pair separated by a comma.
     #[arg(long, env = "DUOLOG_ADDR", default_value = "127.0.0.1:7400", value_name = "HOST:PORT")]
     pub addr: String,
     /// How long one call may take, retries included, in milliseconds.
@@ -34,7 +37,14 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// Connects.
+    /// The addresses, one by one.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<String> {
+        let named = self.addr.split(',').map(str::trim).filter(|address| !address.is_empty());
+        named.map(str::to_owned).collect()
+    }
+
+    /// Connects to the node that leads; if none does, to one that answers.
     pub async fn connect(&self) -> Result<Client, Failure> {
         let builder = Client::builder().addresses(&self.addr);
         let client = builder.deadline(Duration::from_millis(self.deadline_ms)).connect().await;
@@ -58,7 +68,7 @@ pub fn failure(error: &Error) -> Failure {
         Error::Connect { .. } | Error::Deadline { .. } | Error::Protocol { .. } => {
             Exit::Unreachable
         }
-        Error::Unknown { .. } => Exit::Unknown,
+        Error::Unknown { .. } | Error::CommandUnknown { .. } => Exit::Unknown,
         Error::Damaged { .. } => Exit::LogDamaged,
         _ => Exit::Refused,
     };

@@ -16,7 +16,7 @@ Examples:
   duolog read order-7 --from 100 --type Paid --json
   duolog read --shard 0 --from-lsn 1 --limit 10  the log of a shard, all its streams
 
-Each line is: revision@stream, type, time, data. With --json each line is a document; data is
+Each line is: revision@stream, type, time, data; of a shard's log, the LSN before them. With --json each line is a document; data is
 embedded as JSON, or is given as data_text or data_base64.";
 
 /// `duolog read`
@@ -40,6 +40,9 @@ pub struct ReadArgs {
     /// First LSN to read, inclusive.
     #[arg(long, value_name = "LSN", requires = "shard", conflicts_with = "stream")]
     pub from_lsn: Option<u64>,
+    /// Take what any node has committed: also without a leader, maybe not the newest.
+    #[arg(long)]
+    pub any: bool,
     /// At most so many events.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
@@ -76,23 +79,40 @@ pub fn run(arguments: &ReadArgs, mut output: Output) -> Result<Exit, Failure> {
     block_on(async {
         let client = arguments.server.connect().await?;
         let (mut reader, shard) = reader(arguments, &client)?;
+        let mut events = 0_u64;
         while let Some(event) = reader.next().await? {
             let event = record(&event);
-            let line = match arguments.json {
-                true => event_line::json(shard, &event)?,
-                false => event_line::human(&event),
+            let line = match (arguments.json, arguments.shard) {
+                (true, _) => event_line::json(shard, &event)?,
+                (false, None) => event_line::human(&event),
+                (false, Some(_)) => format!("{}  {}", event.lsn, event_line::human(&event)),
             };
             output.line(&line)?;
+            events += 1;
         }
         output.flush()?;
+        if let (0, Some(stream)) = (events, &arguments.stream)
+            && !exists(&client, stream, arguments.any).await?
+        {
+            eprintln!("duolog: there is no stream {stream:?}");
+        }
         Ok(Exit::Ok)
     })
+}
+
+async fn exists(client: &Client, stream: &str, any: bool) -> Result<bool, Failure> {
+    let read = client.read(stream).limit(1);
+    let page = if any { read.any_consistency() } else { read }.page().await;
+    Ok(page.map_err(|error| failure(&error))?.tail.stream_next > Revision(0))
 }
 
 fn reader(arguments: &ReadArgs, client: &Client) -> Result<(Reader, ShardId), Failure> {
     let limit = arguments.limit.unwrap_or(u64::MAX);
     if let Some(shard) = arguments.shard.map(ShardId) {
-        let read = client.read_log(shard, Lsn(arguments.from_lsn.unwrap_or(1))).limit(limit);
+        let mut read = client.read_log(shard, Lsn(arguments.from_lsn.unwrap_or(1))).limit(limit);
+        if arguments.any {
+            read = read.any_consistency();
+        }
         return Ok((Reader::Log(read), shard));
     }
     let stream = arguments.stream.as_deref().unwrap_or_default();
@@ -105,6 +125,9 @@ fn reader(arguments: &ReadArgs, client: &Client) -> Result<(Reader, ShardId), Fa
     }
     if let Some(kind) = &arguments.r#type {
         read = read.of_type(kind);
+    }
+    if arguments.any {
+        read = read.any_consistency();
     }
     Ok((Reader::Stream(read), shard_of_stream(client, stream)))
 }

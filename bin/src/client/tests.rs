@@ -9,6 +9,7 @@ use clap::Parser;
 use serde_json::Value as Json;
 
 use super::memory_server::MemoryServer;
+use super::node::NodeCommand;
 use crate::cli::{Cli, Command};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -38,6 +39,9 @@ fn run(server: &MemoryServer, arguments: &[&str]) -> (Result<Exit, Failure>, Str
         Command::Read(arguments) => super::read::run(arguments, output),
         Command::Import(arguments) => super::import::run(arguments, output),
         Command::Export(arguments) => super::export::run(arguments, output),
+        Command::Status(arguments) => super::status::run(arguments, output),
+        Command::Handoff(arguments) => super::handoff::run(arguments, output),
+        Command::Node(NodeCommand::Replace(arguments)) => super::node::run(arguments, output),
         other => panic!("{other:?} needs no server"),
     };
     let text = String::from_utf8(captured.0.take()).unwrap();
@@ -71,6 +75,29 @@ fn what_was_appended_is_read_back() {
     assert_eq!(ok(&server, &["read", "--shard", &shard, "--from-lsn", "2"]).len(), 1);
     let (_, people) = run(&server, &["read", "order-7", "--from", "1"]);
     assert!(people.starts_with("1@order-7  Paid  ") && people.ends_with("  x\n"), "{people}");
+}
+
+#[test]
+fn a_log_is_printed_with_its_positions() {
+    let server = MemoryServer::start();
+    let receipt = ok(&server, &["append", "s", "--type", "t", "--data", "x"]);
+    let (_, people) = run(&server, &["read", "--shard", &receipt[0]["shard"].to_string()]);
+    assert!(people.starts_with("1  0@s  t  "), "{people}");
+}
+
+#[test]
+fn operators_commands_tell_what_is_and_what_is_refused() {
+    let server = MemoryServer::start();
+    let nodes = ok(&server, &["status"]);
+    assert_eq!(nodes[0]["nodes"][0]["reachable"], true);
+    assert_eq!(nodes[0]["nodes"][0]["status"]["role"], "standalone");
+    let (_, people) = run(&server, &["status"]);
+    assert!(people.lines().nth(1).unwrap().ends_with("standalone  -      -      -           -"));
+    let dead = ["node", "replace", "--dead", "6f1c4a52-2d3b-4d56-9e0c-0a4c5b0b8a11"];
+    for arguments in [&["handoff"][..], &dead] {
+        let failed = run(&server, arguments).0.unwrap_err();
+        assert_eq!((failed.exit, failed.text.as_str()), (Exit::Refused, "there is no other node"));
+    }
 }
 
 #[test]

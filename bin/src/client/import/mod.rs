@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use clap::{ArgGroup, Args, value_parser};
-use duolog_net::client::Client;
+use duolog_net::client::{Client, Error};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
@@ -252,7 +252,15 @@ impl Import {
     fn settle(&mut self, done: Done) -> Result<(), Failure> {
         let receipt = done.outcome.map_err(|error| {
             let failed = failure(&error);
-            Failure { text: format!("line {}: {}", done.line, failed.text), ..failed }
+            let text = match &error {
+                // The library's advice is for programs that have the key.
+                Error::Unknown { text, .. } => format!(
+                    "it is not known whether it was added ({text}): run the same import again, \
+                     it adds nothing twice"
+                ),
+                _ => failed.text.clone(),
+            };
+            Failure { text: format!("line {}: {text}", done.line), ..failed }
         })?;
         self.frontier.close(done.line);
         if receipt.replayed {
