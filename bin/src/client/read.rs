@@ -16,8 +16,8 @@ Examples:
   duolog read order-7 --from 100 --type Paid --json
   duolog read --shard 0 --from-lsn 1 --limit 10  the log of a shard, all its streams
 
-Each line is: revision@stream, type, time, data; of a shard's log, the LSN before them. With --json each line is a document; data is
-embedded as JSON, or is given as data_text or data_base64.";
+Each line is: revision@stream, type, time, data; of a shard's log, the LSN before them. With
+--json each line is a document; data is embedded as JSON, or is given as data_text or data_base64.";
 
 /// `duolog read`
 #[derive(Args, Debug)]

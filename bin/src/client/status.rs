@@ -221,7 +221,9 @@ mod tests {
             "peer": {"node": "bbbb", "address": "10.0.0.2:7401", "connected": false},
             "acks_go_to": "s3",
             "shards": [{"shard": 0, "lsn": 9, "durable": 9, "committed": 8, "lag": 1}],
-            "failovers": [{"at_ms": 1_000_000_000_000_u64, "epoch": 7, "reason": "x", "pause_ms": 40}],
+            "failovers": [
+                {"at_ms": 1_000_000_000_000_u64, "epoch": 7, "reason": "x", "pause_ms": 40},
+            ],
             "skew_ms": {"peer": null, "s3": -3},
         });
         vec![
