@@ -146,6 +146,11 @@ pub enum ToControl {
         /// The reign.
         epoch: LeaseEpoch,
     },
+    /// The chain of this reign is long, and the follower covers: a new reign would let it go (G3).
+    NewReignWanted {
+        /// The reign.
+        epoch: LeaseEpoch,
+    },
     /// As follower: this shard has what the leader said is committed.
     CaughtUp {
         /// Which shard.

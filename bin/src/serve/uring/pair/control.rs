@@ -312,6 +312,11 @@ impl Control {
             }
             ToControl::ChainLost { epoch } => self.step(Event::ChainLost { epoch }),
             ToControl::RenewalWanted { epoch } => self.step(Event::RenewalWanted { epoch }),
+            ToControl::NewReignWanted { epoch } => {
+                if self.machine.borrow().reign() == Some(epoch) {
+                    self.step(Event::NewReignRequested);
+                }
+            }
             ToControl::CaughtUp { shard, epoch } => {
                 if self.caught_up.borrow_mut().count(shard, epoch) {
                     self.step(Event::CaughtUp { epoch });

@@ -238,8 +238,8 @@ impl Driver {
         let body = match known {
             Some(body) => body,
             None => match self.encode_open(base, end).await {
-                Some(body) => body,
-                None => return self.tell(Event::OpenTooLarge),
+                Ok(body) => body,
+                Err(event) => return self.tell(event),
             },
         };
         self.open.replace(Some(body.clone()));
@@ -247,7 +247,7 @@ impl Driver {
         self.tell(Event::Put { epoch, seq, outcome });
     }
 
-    async fn encode_open(&self, base: BlockEnd, end: BlockEnd) -> Option<Bytes> {
+    async fn encode_open(&self, base: BlockEnd, end: BlockEnd) -> Result<Bytes, Event> {
         let (mut walk, mut block) = (BlockWalk::default(), Vec::new());
         let mut blocks: Vec<Vec<u8>> = Vec::new();
         let mut next = base.lsn.next();
@@ -256,7 +256,7 @@ impl Driver {
                 Ok(header) => next = header.last_lsn().next(),
                 Err(error) => {
                     tracing::error!(event = "log_not_read", lsn = next.0, %error);
-                    return None;
+                    return Err(Event::LogUnreadable);
                 }
             }
             blocks.push(std::mem::take(&mut block));
@@ -266,10 +266,10 @@ impl Driver {
         let parts = ObjectParts { id, kind: ObjectKind::Open, node, base };
         let mut body = Vec::new();
         match encode(&parts, blocks.iter().map(Vec::as_slice), Packing::Lz4, &mut body) {
-            Ok(_) => Some(body.into()),
+            Ok(_) => Ok(body.into()),
             Err(error) => {
                 tracing::error!(event = "open_not_encoded", %error);
-                None
+                Err(Event::OpenTooLarge)
             }
         }
     }

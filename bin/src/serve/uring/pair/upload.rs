@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use duolog_engine::block::BlockHeader;
-use duolog_engine::ids::{LeaseEpoch, Lsn};
+use duolog_engine::ids::{LeaseEpoch, Lsn, MonoMs};
 use duolog_engine::replica::BlockEnd;
 use duolog_engine::replica::chain::header::{ObjectKind, Packing};
 use duolog_engine::replica::chain::object::{Found, LsnRange, ObjectParts, encode};
 use duolog_engine::replica::chain::{ObjectId, ObjectPlace, Seq};
+use duolog_engine::replica::garbage::is_worth_a_new_reign;
 use duolog_engine::replica::limits::{CHAIN_BATCH_TARGET_BYTES, CHAIN_UPLOADS_IN_FLIGHT_MAX};
 use duolog_engine::replica::promotion::PutOutcome;
 use duolog_engine::replica::uploader::{Action, Event, Uploader, UploaderConfig, Wire};
@@ -39,9 +40,13 @@ struct Chain {
 #[derive(Debug, Default)]
 pub(in crate::serve) struct Uploads {
     chain: RefCell<Option<Chain>>,
-    /// The bytes of objects whose outcome is not known: every attempt sends the same (C2).
-    kept: RefCell<HashMap<Seq, Bytes>>,
-    timer_set: Cell<bool>,
+    /// Objects whose outcome is not known, with their bytes once they are made: every attempt
+    /// sends the same (C2).
+    kept: RefCell<HashMap<Seq, (LsnRange, Option<Bytes>)>>,
+    /// When the earliest timer that runs is due.
+    timer_at: Cell<Option<MonoMs>>,
+    /// A new reign was asked for, because of the length of the chain.
+    asked_new: Cell<bool>,
 }
 
 impl Uploads {
@@ -63,6 +68,7 @@ impl Uploads {
             wire: Wire::Away,
         }));
         self.kept.borrow_mut().clear();
+        self.asked_new.set(false);
         shard.member().settings.gauges[shard.id().0 as usize].chain(end);
         self.step(shard, Event::Grant(shard.member().grant.get()));
     }
@@ -119,6 +125,7 @@ impl Uploads {
             self.note(|chain| chain.wire = now_wire);
             self.step(shard, Event::Wire(now_wire));
         }
+        self.renew_long_chain(shard, now_wire);
         // While the follower covers, the machine need not hear of every block; what is committed
         // meanwhile it never has to hear of.
         closed = closed.max(now_committed);
@@ -127,6 +134,17 @@ impl Uploads {
             closed = last_lsn;
             self.note(|chain| chain.closed = closed);
             self.step(shard, Event::Closed { last_lsn, bytes });
+        }
+    }
+
+    /// G3: a new reign lets a long chain go, once the follower covers again.
+    fn renew_long_chain(&self, shard: &Rc<ShardLoop>, wire: Wire) {
+        let chain = self.chain.borrow();
+        let Some(chain) = chain.as_ref() else { return };
+        if is_worth_a_new_reign(chain.machine.length(), wire) && !self.asked_new.replace(true) {
+            let epoch = chain.log.epoch;
+            tracing::info!(event = "long_chain", shard = shard.id().0, epoch = epoch.0);
+            shard.tell_control(ToControl::NewReignWanted { epoch });
         }
     }
 
@@ -149,13 +167,16 @@ impl Uploads {
             self.perform(shard, epoch, action);
         }
         if let Some(at) = deadline
-            && !self.timer_set.replace(true)
+            && self.timer_at.get().is_none_or(|set| at < set)
         {
+            self.timer_at.set(Some(at));
             let (shard, ms) = (Rc::clone(shard), at.since(now).max(1));
             glommio::spawn_local(async move {
                 glommio::timer::sleep(Duration::from_millis(ms)).await;
                 let uploads = &shard.member().uploads;
-                uploads.timer_set.set(false);
+                if uploads.timer_at.get() == Some(at) {
+                    uploads.timer_at.set(None);
+                }
                 shard.look_at_the_clock();
                 uploads.step(&shard, Event::Tick);
             })
@@ -222,19 +243,15 @@ async fn call(shard: &Rc<ShardLoop>, epoch: LeaseEpoch, action: Action) -> Optio
     let key = |seq| member.settings.keys.key(&place(shard, epoch, seq).key());
     match action {
         Action::Upload { seq, range } => {
-            let body = batch(shard, epoch, seq, range).await?;
-            member.uploads.kept.borrow_mut().insert(seq, body.clone());
-            let outcome = create(shard, Ask::Create(key(seq), body)).await;
-            Some(Event::Put { seq, outcome })
+            member.uploads.kept.borrow_mut().insert(seq, (range, None));
+            Some(Event::Put { seq, outcome: send(shard, epoch, seq).await? })
         }
         Action::Repeat { seq } => {
-            let body = member.uploads.kept.borrow().get(&seq).cloned()?;
-            let outcome = create(shard, Ask::Create(key(seq), body)).await;
-            Some(Event::Put { seq, outcome })
+            Some(Event::Put { seq, outcome: send(shard, epoch, seq).await? })
         }
         Action::ReadBack { seq } => {
             let told = member.calls.ask(Lane::Bulk, Ask::Get(key(seq))).await;
-            let sent = member.uploads.kept.borrow().get(&seq).cloned()?;
+            let sent = member.uploads.kept.borrow().get(&seq)?.1.clone()?;
             let found = match told {
                 Told::Found(body, _) => Some(Found::of(&sent, Some(&body))),
                 Told::Absent => Some(Found::of(&sent, None)),
@@ -244,6 +261,23 @@ async fn call(shard: &Rc<ShardLoop>, epoch: LeaseEpoch, action: Action) -> Optio
         }
         _ => None,
     }
+}
+
+/// Sends an object, made now if that has not worked before; `None` if nobody waits for it.
+async fn send(shard: &Rc<ShardLoop>, epoch: LeaseEpoch, seq: Seq) -> Option<PutOutcome> {
+    let member = shard.member();
+    let (range, made) = member.uploads.kept.borrow().get(&seq).cloned()?;
+    let body = match made {
+        Some(body) => body,
+        None => match batch(shard, epoch, seq, range).await {
+            Some(body) => body,
+            // Nothing was sent: the next attempt makes it.
+            None => return Some(PutOutcome::Unknown),
+        },
+    };
+    member.uploads.kept.borrow_mut().get_mut(&seq)?.1 = Some(body.clone());
+    let key = member.settings.keys.key(&place(shard, epoch, seq).key());
+    Some(create(shard, Ask::Create(key, body)).await)
 }
 
 async fn create(shard: &Rc<ShardLoop>, ask: Ask) -> PutOutcome {
