@@ -5,24 +5,23 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+pub use duolog_s3client::Lane;
 use duolog_s3client::answer::Written;
 use duolog_s3client::etag::ETag;
 use duolog_s3client::key::ObjectKey;
 use duolog_s3client::request::{Condition, ListQuery};
 use duolog_s3client::{Client, Error};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::serve::cluster::message::ToShard;
 use crate::serve::inbox::{Inbox, Message};
 
 /// Calls that wait for the side thread, at most; a shard that finds it full tries again later.
 const CALLS_MAX: usize = 4096;
-/// Calls of one lane under way at one time.
-const LANE_MAX: usize = 32;
 /// How long one call about the lease may take before its outcome counts as unknown: well below the
 /// time a lease lasts, so that a new attempt still helps.
 const LEASE_CALL_MAX: Duration = Duration::from_secs(3);
@@ -71,15 +70,6 @@ pub enum Told {
     Failed(Arc<Error>),
 }
 
-/// Which queue a call waits in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// The lease object and what decides over it.
-    Lease,
-    /// Everything else.
-    Bulk,
-}
-
 #[derive(Debug)]
 struct Call {
     ask: Ask,
@@ -102,6 +92,8 @@ pub struct Counters {
     pub calls: AtomicU64,
     /// Those that failed or stayed unknown.
     pub failed: AtomicU64,
+    /// How far the store's clock is ahead of this node's for certain, ms.
+    pub skew_ms: AtomicI64,
 }
 
 /// The side thread's end.
@@ -137,19 +129,21 @@ impl Store {
 impl Runner {
     /// Makes calls until every [`Store`] is gone.
     pub async fn run(mut self) {
-        let lease = Arc::new(Semaphore::new(LANE_MAX));
-        let bulk = Arc::new(Semaphore::new(LANE_MAX));
+        let lease = self.client.once();
+        let bulk = self.client.bulk();
         while let Some(Call { ask, lane, id, inbox }) = self.calls.recv().await {
-            let permits = Arc::clone(if lane == Lane::Lease { &lease } else { &bulk });
-            let (client, counters) = (self.client.clone(), Arc::clone(&self.counters));
+            let client = if lane == Lane::Lease { lease.clone() } else { bulk.clone() };
+            let counters = Arc::clone(&self.counters);
             tokio::spawn(async move {
-                let _permit = permits.acquire_owned().await;
                 let call = !matches!(ask, Ask::Resolve(_));
                 counters.calls.fetch_add(u64::from(call), Ordering::Relaxed);
                 let told = match lane {
                     Lane::Lease => in_time(&client, ask).await,
                     Lane::Bulk => make(&client, ask).await,
                 };
+                if let Some(skew) = client.observed().skew {
+                    counters.skew_ms.store(skew.certain_ms(), Ordering::Relaxed);
+                }
                 if matches!(told, Told::Failed(_) | Told::Unknown) {
                     counters.failed.fetch_add(1, Ordering::Relaxed);
                 }

@@ -144,7 +144,10 @@ fn status(control: &Control) -> Value {
         "acks_go_to": leads.then_some(second),
         "shards": shards,
         "failovers": history.json(),
-        "skew_ms": { "peer": control.outbound.skew_ms.get(), "s3": null },
+        "skew_ms": {
+            "peer": control.outbound.skew_ms.get(),
+            "s3": settings.store.counters().skew_ms.load(Ordering::Relaxed),
+        },
         "s3_requests": settings.store.counters().calls.load(Ordering::Relaxed),
         "rescues": rescues,
     })

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -228,6 +229,8 @@ impl Control {
                     ReadResult::Failed
                 }
             };
+            let skew_ms = control.settings.store.counters().skew_ms.load(Ordering::Relaxed);
+            control.step(Event::SkewSeen { difference_ms: skew_ms.unsigned_abs() });
             control.step(Event::LeaseRead { call, result, jitter: jitter() });
         })
         .detach();

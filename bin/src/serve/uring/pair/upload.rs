@@ -246,9 +246,7 @@ async fn call(shard: &Rc<ShardLoop>, epoch: LeaseEpoch, action: Action) -> Optio
             member.uploads.kept.borrow_mut().insert(seq, (range, None));
             Some(Event::Put { seq, outcome: send(shard, epoch, seq).await? })
         }
-        Action::Repeat { seq } => {
-            Some(Event::Put { seq, outcome: send(shard, epoch, seq).await? })
-        }
+        Action::Repeat { seq } => Some(Event::Put { seq, outcome: send(shard, epoch, seq).await? }),
         Action::ReadBack { seq } => {
             let told = member.calls.ask(Lane::Bulk, Ask::Get(key(seq))).await;
             let sent = member.uploads.kept.borrow().get(&seq)?.1.clone()?;
