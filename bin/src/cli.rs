@@ -10,6 +10,7 @@ use crate::client::import::{self, ImportArgs};
 use crate::client::node::NodeCommand;
 use crate::client::read::{self, ReadArgs};
 use crate::client::status::{self, StatusArgs};
+use crate::dev::DevPairArgs;
 use crate::offline::inspect::{self, InspectArgs};
 use crate::offline::verify::{self, VerifyArgs};
 use crate::s3::dev::{self, DevArgs};
@@ -19,7 +20,10 @@ use crate::settings::flags::SettingFlags;
 
 const AFTER_HELP: &str = "\
 Examples:
+  duolog dev                                    a pair on this machine, with an S3 of its own
   duolog doctor --data-dir ./data               is this machine fit, and what to change
+  duolog serve --config duolog.toml             a node of a pair
+  duolog status --addr A:7400,B:7400            who leads, how far behind the other is
   duolog serve --standalone --data-dir ./data   one node, every event on this disk
   duolog append order-7 --type Placed --data '{\"total\": 12}'
   duolog read order-7
@@ -48,6 +52,9 @@ pub enum Command {
     /// Run a server in the foreground.
     #[command(after_help = SERVE_HELP)]
     Serve(ServeArgs),
+    /// Run an S3 and a pair of nodes on this machine, to try things out.
+    #[command(after_help = crate::dev::HELP)]
+    Dev(DevPairArgs),
     /// Show settings and where they come from, or print a configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -162,6 +169,7 @@ impl Command {
             Self::Serve(_) | Self::Config(ConfigCommand::Default) => false,
             Self::Config(ConfigCommand::Show { json, .. }) => *json,
             Self::Bench(command) => command.json(),
+            Self::Dev(arguments) => arguments.json,
             Self::Doctor(arguments) => arguments.json,
             Self::Lease(LeaseCommand::Show(arguments)) => arguments.json,
             Self::S3(S3Command::Probe(arguments)) => arguments.json,

@@ -4,6 +4,7 @@ mod bench;
 mod cli;
 mod client;
 mod datadir;
+mod dev;
 mod doctor;
 mod event_line;
 mod exit;
@@ -55,6 +56,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
             output.flush()?;
             Ok(Exit::Ok)
         }
+        Command::Dev(arguments) => dev::run(&arguments, Output::new()),
         Command::Doctor(arguments) => doctor(&arguments),
         Command::Append(arguments) => client::append::run(&arguments, Output::new()),
         Command::Read(arguments) => client::read::run(&arguments, Output::new()),

@@ -102,7 +102,8 @@ async fn ask_all(server: &ServerArgs) -> Vec<Node> {
     nodes.into_iter().map(|(_, node)| node).collect()
 }
 
-async fn ask(address: &str, deadline: Duration) -> Result<Json, String> {
+/// What the node at one address says.
+pub async fn ask(address: &str, deadline: Duration) -> Result<Json, String> {
     let patience = deadline.min(Duration::from_millis(CONNECT_TIMEOUT_MS_DEFAULT));
     let builder = Client::builder().addresses(address).any_node();
     let client = builder.connect_timeout(patience).deadline(deadline).connect().await;

@@ -3,7 +3,6 @@
 mod node;
 mod place;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -133,10 +132,11 @@ async fn watch(json: bool, nodes: &mut [Node], output: &mut Output) -> Result<Ex
         for (index, node) in nodes.iter_mut().enumerate() {
             let told = match node.ended() {
                 Some(status) => json!({ "role": "ended", "reason": status.to_string() }),
-                None => status::fetch(node.client, LOOK).await.unwrap_or_else(|reason| {
-                    json!({ "role": "unreachable", "reason": reason })
-                }),
+                None => status::ask(&node.client.to_string(), LOOK)
+                    .await
+                    .unwrap_or_else(|reason| json!({ "role": "unreachable", "reason": reason })),
             };
+            node.role = told["role"].as_str().unwrap_or_default().to_owned();
             screen.show(index, node, &told, output)?;
         }
     }
@@ -213,20 +213,19 @@ fn line(told: &Value) -> String {
 }
 
 fn stop(nodes: &mut [Node]) {
-    // The follower first: the leader then has nobody to hand over to.
-    for node in nodes.iter() {
-        node.terminate();
-    }
-    let steps = STOP_MAX.as_millis() / 20;
-    for _ in 0..steps {
-        if nodes.iter_mut().all(|node| node.ended().is_some()) {
-            return;
+    // The leader last: it then has nobody to hand over to and need not wait for a successor.
+    let (leaders, others): (Vec<_>, Vec<_>) =
+        nodes.iter_mut().partition(|node| node.role == "leader");
+    for mut group in [others, leaders] {
+        group.iter().for_each(|node| node.terminate());
+        let steps = STOP_MAX.as_millis() / 20;
+        let ended = (0..steps).any(|_| {
+            #[expect(clippy::disallowed_methods, reason = "a command that waits for its children")]
+            std::thread::sleep(Duration::from_millis(20));
+            group.iter_mut().all(|node| node.ended().is_some())
+        });
+        if !ended {
+            group.iter_mut().for_each(|node| node.kill());
         }
-        #[expect(clippy::disallowed_methods, reason = "a command that waits for its children")]
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    for node in nodes {
-        node.kill();
     }
 }
-

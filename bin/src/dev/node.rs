@@ -17,6 +17,8 @@ pub struct Node {
     pub client: SocketAddr,
     /// Its log output.
     pub log: PathBuf,
+    /// What it said last that it is.
+    pub role: String,
     child: Child,
 }
 
@@ -58,7 +60,7 @@ impl Node {
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()?;
-        Ok(Self { name: name.to_owned(), client, log, child })
+        Ok(Self { name: name.to_owned(), client, log, role: String::new(), child })
     }
 
     /// The process.
