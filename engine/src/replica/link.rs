@@ -21,7 +21,7 @@ pub struct Link {
     unacked: VecDeque<(Lsn, usize)>,
     unacked_bytes: usize,
     /// The highest commit mark that the follower has been told, by a block or by itself.
-    told: Lsn,
+    told: Option<Lsn>,
 }
 
 impl Link {
@@ -35,7 +35,7 @@ impl Link {
             acked: end,
             unacked: VecDeque::new(),
             unacked_bytes: 0,
-            told: Lsn(0),
+            told: None,
         }
     }
 
@@ -69,7 +69,7 @@ impl Link {
         self.next = last.next();
         self.unacked.push_back((last, length));
         self.unacked_bytes += length;
-        self.told = self.told.max(commit_mark);
+        self.told = self.told.map(|told| told.max(commit_mark));
     }
 
     /// The follower says that everything up to `lsn` is durable. Returns whether that is news that
@@ -88,14 +88,15 @@ impl Link {
     }
 
     /// The commit mark to tell by itself, if the follower does not know it and no block that would
-    /// carry it waits to be sent.
+    /// carry it waits to be sent. The first is always told: by it a follower knows that it has
+    /// caught up.
     pub fn mark_to_tell(&mut self, committed: Lsn, end: Lsn) -> Option<Lsn> {
         // Beyond what it has been sent a mark tells the follower nothing.
         let mark = committed.min(Lsn(self.next.0 - 1));
-        if self.next <= end || mark <= self.told {
+        if self.next <= end || self.told.is_some_and(|told| mark <= told) {
             return None;
         }
-        self.told = mark;
+        self.told = Some(mark);
         Some(mark)
     }
 
@@ -145,9 +146,11 @@ mod tests {
         let mut link = link();
         assert_eq!(link.mark_to_tell(Lsn(10), Lsn(12)), None, "a block waits to be sent");
         link.sent(Lsn(11), Lsn(12), 100, Lsn(10));
-        assert_eq!(link.mark_to_tell(Lsn(10), Lsn(12)), None, "the block has told it");
-        assert_eq!(link.mark_to_tell(Lsn(12), Lsn(12)), Some(Lsn(12)));
-        assert_eq!(link.mark_to_tell(Lsn(12), Lsn(12)), None, "once");
+        assert_eq!(link.mark_to_tell(Lsn(10), Lsn(12)), Some(Lsn(10)), "the first is told");
+        link.sent(Lsn(13), Lsn(13), 100, Lsn(11));
+        assert_eq!(link.mark_to_tell(Lsn(11), Lsn(13)), None, "the block has told it");
+        assert_eq!(link.mark_to_tell(Lsn(12), Lsn(13)), Some(Lsn(12)));
+        assert_eq!(link.mark_to_tell(Lsn(12), Lsn(13)), None, "once");
         assert!(!link.is_caught_up(Lsn(12)));
     }
 }
