@@ -2,6 +2,12 @@
 //! -- --ignored --nocapture`. One thread plays the driver, one write at a time, on a real disk
 //! (`DUOLOG_FIGURES_DIR`, else the temporary directory); preparing segments is not counted.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a measurement reads the clock, and ends where anything goes wrong"
+)]
+
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
