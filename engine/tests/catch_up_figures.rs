@@ -182,7 +182,8 @@ fn figures_of_a_follower_that_catches_up() {
         }
         let Spent { machine, disk, writes } = follow(&dir, &blocks);
         println!(
-            "follower: {:.1} MB/s ({:.0} KiB per write); machine alone {:.1} MB/s, {:.2} us per block",
+            "follower: {:.1} MB/s ({:.0} KiB per write); machine alone {:.1} MB/s, \
+             {:.2} us per block",
             mb_per_s(machine + disk),
             sum as f64 / 1024.0 / writes as f64,
             mb_per_s(machine),
