@@ -145,7 +145,8 @@ proptest! {
         if !refused {
             prop_assert_eq!(message(&out), Message::ReadStream(read));
         }
-        let read = ReadLog { from: Lsn(from), shard: ShardId(shard), events_max, bytes_max, consistency };
+        let (from, shard) = (Lsn(from), ShardId(shard));
+        let read = ReadLog { from, shard, events_max, bytes_max, consistency };
         let mut out = Vec::new();
         read.encode(&mut out, 1);
         prop_assert_eq!(message(&out), Message::ReadLog(read));

@@ -37,7 +37,7 @@ use crate::settings::Settings;
 /// Serves until a signal ends it.
 pub fn run(settings: &Settings) -> Result<Exit, Failure> {
     if !settings.standalone && settings.s3.bucket.is_none() {
-        let text = "a node of a pair needs a bucket: give --s3-bucket NAME; or give --standalone to \
+        let text = "a node of a pair needs a bucket: give --s3-bucket NAME; or --standalone to \
                     serve alone, with one copy of every event";
         return Err(Failure::new(Exit::Usage, text));
     }

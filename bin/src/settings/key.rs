@@ -189,19 +189,19 @@ pub const KEYS: &[Key] = &[
         name: "heartbeat.interval_ms",
         kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
         fallback: Fallback::Number(500),
-        doc: "Pause between two heartbeats of the leader. The same on both nodes, like the next two.",
+        doc: "Pause between two heartbeats of the leader. The same on both nodes, as the next two.",
     },
     Key {
         name: "heartbeat.lease_duration_ms",
         kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
         fallback: Fallback::Number(1500),
-        doc: "How long a heartbeat carries the lease: the follower challenges that long after the last.",
+        doc: "How long a heartbeat carries the lease; that long after the last one it is challenged.",
     },
     Key {
         name: "max_clock_drift_ms",
         kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
         fallback: Fallback::Number(500),
-        doc: "How far the clocks of the two nodes may lie apart; so long before its end a lease fences.",
+        doc: "How far the two clocks may lie apart; that long before its lease ends a leader stops.",
     },
     Key {
         name: "shards.count",
@@ -363,7 +363,7 @@ pub const KEYS: &[Key] = &[
         name: "s3.replication_delay_ms",
         kind: Kind::Number { min: 0, max: 60_000 },
         fallback: Fallback::Number(5),
-        doc: "While the follower is away: how long blocks are gathered before they go to the bucket.",
+        doc: "While the follower is away: how long blocks are gathered before they are uploaded.",
     },
     Key {
         name: "s3.retry_max_duration_secs",

@@ -148,8 +148,8 @@ struct Row {
     away: Away,
     /// The leader fences.
     fences: Option<u64>,
-    /// Who serves ten seconds after the store alone has returned, and at which epoch; the rest stays
-    /// away.
+    /// Who serves ten seconds after the store alone has returned, and at which epoch; the rest
+    /// stays away.
     serves: (usize, u64),
 }
 

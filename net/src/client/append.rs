@@ -73,8 +73,8 @@ impl AppendCall {
     }
 
     /// Names the append, so that it happens at most once however often it is sent; the library
-    /// repeats it by itself then, within the deadline, when the server is busy or stopping, the lead
-    /// moves or the connection is lost. Every append needs a key of its own.
+    /// repeats it by itself then, within the deadline, when the server is busy or stopping, the
+    /// lead moves or the connection is lost. Every append needs a key of its own.
     pub const fn idempotency_key(mut self, key: Uuid) -> Self {
         self.key = Some(key);
         self

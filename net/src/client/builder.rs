@@ -91,8 +91,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to the node that leads; if none does, to one that answers. Needs a tokio runtime, which also runs the
-    /// client's background tasks; they end when the last clone of the client is dropped.
+    /// Connects to the node that leads; if none does, to one that answers. Needs a tokio runtime,
+    /// which also runs the client's background tasks; they end when the last clone of the client is dropped.
     ///
     /// # Errors
     /// [`Error::Connect`] when no address answers, [`Error::Protocol`] when what answers is no

@@ -1,8 +1,8 @@
 //! Before the shards start: which cluster this node belongs to, and whether the bucket's store can
 //! hold a lease.
 //!
-//! A node that knows both from an earlier start needs no bucket here: it may be needed as a follower
-//! while the bucket is away (M4).
+//! A node that knows both from an earlier start needs no bucket here: it may be needed as a
+//! follower while the bucket is away (M4).
 
 use std::fs;
 use std::io::{self, ErrorKind};

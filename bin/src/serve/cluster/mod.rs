@@ -1,7 +1,7 @@
 //! The pair: what a node does besides serving when it is not alone.
 //!
-//! Decisions are made by the lease machine (on shard 0) and by the machines of `engine::replica` (on
-//! every shard); this folder and `uring/pair` move their messages, objects and blocks.
+//! Decisions are made by the lease machine (on shard 0) and by the machines of `engine::replica`
+//! (on every shard); this folder and `uring/pair` move their messages, objects and blocks.
 
 pub mod boot;
 pub mod gauges;

@@ -34,7 +34,7 @@ impl PromiseFile {
         decode(&bytes).ok_or_else(|| {
             let path = self.dir.join(FILE);
             let text = format!(
-                "{} is damaged, and what this node has promised is not known otherwise: treat the node \
+                "{} is damaged, and nothing else tells what this node has promised: treat the node \
                  as lost, start it with an empty data directory and admit it (`duolog node \
                  replace`)",
                 path.display()

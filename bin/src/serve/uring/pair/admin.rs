@@ -1,5 +1,5 @@
-//! What operators ask of a node of a pair: JSON in, JSON out. The members of an answer are described
-//! in docs/OPERATIONS.md, "Status".
+//! What operators ask of a node of a pair: JSON in, JSON out. The members of an answer are
+//! described in docs/OPERATIONS.md, "Status".
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;

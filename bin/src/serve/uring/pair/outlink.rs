@@ -1,5 +1,5 @@
-//! The leader's end of a shard's connection: says hello, then sends what the follower lacks from the
-//! log, and new blocks the moment they go to the own disk.
+//! The leader's end of a shard's connection: says hello, then sends what the follower lacks from
+//! the log, and new blocks the moment they go to the own disk.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

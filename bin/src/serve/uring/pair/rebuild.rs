@@ -86,7 +86,7 @@ async fn replace(shard: &Rc<ShardLoop>, rebuilt: RebuiltShard) {
         match LogFile::open_for_writing(&path, align_bytes).await {
             Ok(file) => shard.add_writer(generation, file),
             Err(error) => {
-                tracing::error!(event = "segment_not_opened", %generation, %error, "the node stops");
+                tracing::error!(event = "segment_not_opened", %generation, %error);
                 std::process::exit(i32::from(crate::exit::Exit::WriteFailed.code()));
             }
         }

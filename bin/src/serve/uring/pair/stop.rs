@@ -20,8 +20,8 @@ pub(super) fn begin(control: &Rc<Control>) {
     glommio::spawn_local(async move {
         futures_lite::future::yield_now().await;
         control.step(Event::ResignRequested);
-        // The machine itself bounds draining and the wait for a successor by a heartbeat lease each;
-        // with nobody to hand over to it goes on leading at once.
+        // The machine itself bounds draining and the wait for a successor by a heartbeat lease
+        // each; with nobody to hand over to it goes on leading at once.
         let limit_ms = 3 * control.settings.timings.heartbeat_lease_ms();
         let until = control.now().mono.plus(limit_ms);
         while is_handing_over(&control) && control.now().mono < until {
