@@ -182,21 +182,31 @@ async fn a_leader_that_dies_under_an_append_with_a_key_is_replaced_by_the_other_
 /// The old leader still answers and thinks that it leads: it is greeted and gets no call.
 #[tokio::test]
 async fn the_higher_reign_is_preferred_whoever_answers_first() {
-    let (one, two) = two_leaders().await;
-    let (client, mut peer) = joined(&one, &two).await;
+    let (old, new) = two_leaders().await;
+    let refuser = Fake::node(LEADER, 1, "").await;
+    let list = format!("{},{},{}", refuser.address, old.address, new.address);
+    let olds = old.greet_all();
+    let builder = Client::builder().addresses(&list).silence(Duration::from_secs(60));
+    let (client, mut peer) = tokio::join!(builder.connect(), refuser.peer());
+    let client = client.unwrap();
     let calling = tokio::spawn(append(&client).retry().send());
     let request = peer.request().await;
     // It has heard of a newer reign, not of its leader.
     peer.not_leader(request.correlation, 2, "").await;
-    drop(peer);
-    let mut twos = two.peer().await;
-    answer_append(&mut twos, 7).await;
+    answer_append(&mut new.peer().await, 7).await;
     assert_eq!(calling.await.unwrap().unwrap().first_lsn, Lsn(7));
-    drop((twos, two));
-    // The node of reign 2 is gone: now the older one is asked, for want of a better one.
+    assert_eq!(olds.load(Ordering::Relaxed), 1, "it was asked first");
+}
+
+#[tokio::test]
+async fn an_older_reign_is_asked_when_nobody_of_the_newer_one_answers() {
+    let (one, two) = two_leaders().await;
+    let (client, mut peer) = joined(&one, &two).await;
     let calling = tokio::spawn(append(&client).retry().send());
-    let mut ones = one.peer().await;
-    answer_append(&mut ones, 8).await;
+    let request = peer.request().await;
+    peer.not_leader(request.correlation, 2, "").await;
+    drop((peer, two));
+    answer_append(&mut one.peer().await, 8).await;
     assert_eq!(calling.await.unwrap().unwrap().first_lsn, Lsn(8));
 }
 
