@@ -91,6 +91,23 @@ fn a_follower_shows_nothing_that_is_not_known_to_be_committed() {
     assert_eq!(bench.shard.stream_end(id("stream-1")), StreamEnd::Known(Revision(1)));
 }
 
+/// Rule R5: what one leader has said of blocks that never came counts for no other leader's.
+#[test]
+fn a_mark_beyond_the_log_does_not_outlive_its_leader() {
+    let (_, blocks) = blocks(2);
+    let mut bench = follower(EPOCH);
+    bench.receive(EPOCH, &blocks[0]);
+    bench.step(Event::Flush);
+    bench.step(Event::CommitMark { epoch: EPOCH, lsn: Lsn(9) });
+    assert_eq!(bench.written(1), [durable(EPOCH, 1), Action::Committed { lsn: Lsn(1) }]);
+    let next = LeaseEpoch(2);
+    bench.step(Event::StopFollowing);
+    bench.step(Event::Follow { epoch: next });
+    bench.receive(next, &blocks[1]);
+    bench.step(Event::Flush);
+    assert_eq!(bench.written(2), [durable(next, 2)], "R5: this leader has not committed it");
+}
+
 /// Rule L3: from the challenge on no ack leaves, not even for a write that is under way.
 #[test]
 fn a_challenger_acks_nothing_any_more() {
