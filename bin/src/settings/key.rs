@@ -195,13 +195,13 @@ pub const KEYS: &[Key] = &[
         name: "heartbeat.lease_duration_ms",
         kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
         fallback: Fallback::Number(1500),
-        doc: "How long a heartbeat carries the lease; that long after the last one it is challenged.",
+        doc: "How long a heartbeat carries the lease; then the follower challenges.",
     },
     Key {
         name: "max_clock_drift_ms",
         kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
         fallback: Fallback::Number(500),
-        doc: "How far the two clocks may lie apart; that long before its lease ends a leader stops.",
+        doc: "How far the clocks may lie apart; so long before its lease ends a leader stops.",
     },
     Key {
         name: "shards.count",

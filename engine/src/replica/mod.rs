@@ -19,8 +19,8 @@ use crate::segment::LogEnd;
 
 /// Where one reign's blocks end in a log: the end of the last block that carries `epoch`. A log's
 /// "epoch marks" are those of its reigns that are over, oldest first, both numbers growing
-/// strictly; the mark of the last reign is the log's end itself. Two logs agree up to a mark when they have
-/// the same hash at its LSN, because a hash names a block's whole past.
+/// strictly; the mark of the last reign is the log's end itself. Two logs agree up to a mark when
+/// they have the same hash at its LSN, because a hash names a block's whole past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEnd {
     /// The reign.

@@ -92,7 +92,8 @@ impl ClientBuilder {
     }
 
     /// Connects to the node that leads; if none does, to one that answers. Needs a tokio runtime,
-    /// which also runs the client's background tasks; they end when the last clone of the client is dropped.
+    /// which also runs the client's background tasks; they end when the last clone of the client
+    /// is dropped.
     ///
     /// # Errors
     /// [`Error::Connect`] when no address answers, [`Error::Protocol`] when what answers is no
