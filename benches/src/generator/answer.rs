@@ -44,7 +44,8 @@ impl Answer {
                 let error = ErrorView::decode(frame.body)?;
                 let code = error.code();
                 let pause_ns = u64::from(error.retry_after_ms) * 1_000_000;
-                let is_busy = code == Some(ErrorCode::Busy);
+                // A node that does not lead is asked again after a pause, too: it may come to lead.
+                let is_busy = matches!(code, Some(ErrorCode::Busy | ErrorCode::NotLeader));
                 refusal = Some(Refusal { name: name_of(code), is_busy, pause_ns });
                 if code == Some(ErrorCode::Conflict) {
                     let (_, actual) = error.conflict();

@@ -310,6 +310,10 @@ impl Worker {
         answer: Answer,
         now: u64,
     ) -> Result<(), ConnectionError> {
+        // A node of a pair tells unasked what it has become.
+        if answer.kind == FrameKind::Standing {
+            return Ok(());
+        }
         match self.connections[number].stage {
             Stage::Greeting => self.greeted(number, answer),
             Stage::Preparing => {

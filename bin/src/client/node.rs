@@ -13,12 +13,11 @@ pub const HELP: &str = "\
 Examples:
   duolog node replace --dead 6f1c4a52-2d3b-4d56-9e0c-0a4c5b0b8a11 \\
       --newcomer 0b7c9a10-88aa-4f0e-b2c1-5d8f6f0d3e21
-  duolog node replace --dead 6f1c4a52-2d3b-4d56-9e0c-0a4c5b0b8a11 --force
 
 The ids are those of `duolog status`. Start the newcomer first, with an empty data directory and
 the settings of the lost node: it copies everything before it counts. A node that still answers is
-replaced, and a node is removed without a newcomer, with --force only. The command goes to the
-node that leads and is sent once; if its answer is lost, the exit code is 5. Exit code 4: refused,
+replaced with --force only. A member is never removed without one that takes its place: what only
+it held would be on one disk. The command goes to the node that leads and is sent once; if its answer is lost, the exit code is 5. Exit code 4: refused,
 nothing was changed.";
 
 /// `duolog node`
@@ -37,8 +36,8 @@ pub struct ReplaceArgs {
     pub dead: NodeId,
     /// The node that takes its place.
     #[arg(long, value_name = "ID", value_parser = parse_node)]
-    pub newcomer: Option<NodeId>,
-    /// Do it although the node still answers, or nobody takes its place.
+    pub newcomer: NodeId,
+    /// Do it although the node still answers.
     #[arg(long)]
     pub force: bool,
     /// Machine-readable output.
@@ -59,7 +58,7 @@ pub fn run(arguments: &ReplaceArgs, mut output: Output) -> Result<Exit, Failure>
     let command = json!({
         "command": "replace",
         "dead": arguments.dead.to_string(),
-        "newcomer": arguments.newcomer.map(|node| node.to_string()),
+        "newcomer": arguments.newcomer.to_string(),
         "force": arguments.force,
     });
     let answer = block_on(async {
@@ -69,10 +68,8 @@ pub fn run(arguments: &ReplaceArgs, mut output: Output) -> Result<Exit, Failure>
     if arguments.json {
         output.line(&answer)?;
     } else {
-        let next = match arguments.newcomer {
-            Some(node) => format!("{node} becomes a member when it has copied everything"),
-            None => "the leader goes on alone, with S3 as the second place".to_owned(),
-        };
+        let node = arguments.newcomer;
+        let next = format!("{node} becomes a member when it has copied everything");
         output.line(&format!("accepted: {next}; see `duolog status`"))?;
     }
     output.flush()?;
