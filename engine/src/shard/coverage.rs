@@ -174,6 +174,17 @@ mod tests {
         assert_eq!(coverage.covered(), Lsn(20), "what it acked before it was admitted counts");
     }
 
+    /// Rule M2, the other way round: the new set may be in force already.
+    #[test]
+    fn the_set_that_may_be_in_force_already_must_cover_too() {
+        let swapped = InSync::pair(OWN, NEWCOMER);
+        let mut coverage = coverage(InSync::pair(OWN, PEER), Some(swapped));
+        coverage.peer_acked(PEER, EPOCH, Lsn(20));
+        assert_eq!(coverage.covered(), Lsn(10), "M2: the newcomer has not acked");
+        coverage.peer_acked(NEWCOMER, EPOCH, Lsn(14));
+        assert_eq!(coverage.covered(), Lsn(14));
+    }
+
     #[test]
     fn acks_of_many_strangers_displace_no_member() {
         let mut coverage = coverage(InSync::pair(OWN, PEER), None);

@@ -270,3 +270,38 @@ fn a_cold_streams_token_is_looked_up_while_blocks_go_on() {
     let head = bench.shard.heads.get(id("cold")).unwrap();
     assert_eq!(head.next_revision, Revision(2));
 }
+
+/// D7, A7: the index of a segment with a stream whose token is being looked up is not saved before
+/// the token has come.
+#[test]
+fn an_index_waits_for_the_tokens_of_its_streams() {
+    let mut old = leader();
+    let mut blocks = Vec::new();
+    for (lsn, stream) in (1..=16).zip(["cold", "cold"].into_iter().chain(["warm"].repeat(14))) {
+        old.append(stream);
+        blocks.push(old.shard.in_memory_block(Lsn(lsn)).unwrap().to_vec());
+        old.written(lsn);
+        old.prepare();
+    }
+    let mut bench = follower(EPOCH);
+    bench.receive(EPOCH, &blocks[0]);
+    bench.step(Event::Flush);
+    bench.written(1);
+    bench.make_cold(&["cold"]);
+    bench.shard.heads.clear();
+    bench.shard.tail.clear(Generation(1));
+    for block in &blocks[1..] {
+        bench.receive(EPOCH, block);
+    }
+    bench.step(Event::Flush);
+    bench.written(2);
+    bench.written(16);
+    let committed = bench.step(Event::CommitMark { epoch: EPOCH, lsn: Lsn(16) });
+    assert_eq!(committed, [Action::Committed { lsn: Lsn(16) }], "D7: its index waits");
+    let save = Action::SaveIndex { generation: Generation(1) };
+    let head = Ok(Some(StoredHead { next: Revision(1), fencing_token: 9 }));
+    let actions = bench.step(Event::HeadLoaded { stream: id("cold"), head });
+    assert_eq!(actions, [save]);
+    let sealed = bench.shard.sealed(Generation(1)).unwrap();
+    assert_eq!(sealed.tail.span(id("cold")).unwrap().fencing_token, 9);
+}
