@@ -13,7 +13,7 @@ use duolog_engine::ids::{Generation, LeaseEpoch, ShardId};
 use duolog_engine::segment::LogEnd;
 use duolog_engine::shard::Layout;
 
-use super::cluster::message::ToControl;
+use super::cluster::message::{ToControl, ToShard};
 use super::cluster::promise::PromiseFile;
 use super::inbox::{Inbox, Message};
 
@@ -27,6 +27,8 @@ pub enum FileJob {
     Prepare(ShardId, Generation),
     /// Write this mark; not answered.
     Mark(ShardId, LogEnd),
+    /// Write this mark; answered by [`ToShard::Marked`], also if that failed.
+    MarkFirst(ShardId, LogEnd),
     /// Put this promise on disk; answered by [`ToControl::Promised`].
     Promise(LeaseEpoch),
     /// Nothing more comes.
@@ -68,11 +70,11 @@ fn run_files(mut shards: Vec<ShardFiles>, promise: &PromiseFile, jobs: &Receiver
                 }
                 files.inbox.send_waiting(Message::Segment { generation, result });
             }
-            FileJob::Mark(shard, end) => {
-                // A mark is a courtesy to a later recovery: without it that one knows less.
-                if let Err(error) = shards[shard.0 as usize].mark.write(&end) {
-                    tracing::warn!(%shard, lsn = %end.lsn, %error, event = "mark_not_written");
-                }
+            FileJob::Mark(shard, end) => mark(&mut shards[shard.0 as usize], shard, &end),
+            FileJob::MarkFirst(shard, end) => {
+                let files = &mut shards[shard.0 as usize];
+                mark(files, shard, &end);
+                files.inbox.send_waiting(Message::Pair(ToShard::Marked));
             }
             FileJob::Promise(epoch) => {
                 if let Err(error) = promise.write(epoch) {
@@ -86,5 +88,12 @@ fn run_files(mut shards: Vec<ShardFiles>, promise: &PromiseFile, jobs: &Receiver
             }
             FileJob::End => return,
         }
+    }
+}
+
+/// A mark is a courtesy to a later recovery: without it that one knows less.
+fn mark(files: &mut ShardFiles, shard: ShardId, end: &LogEnd) {
+    if let Err(error) = files.mark.write(end) {
+        tracing::warn!(%shard, lsn = %end.lsn, %error, event = "mark_not_written");
     }
 }

@@ -2,7 +2,6 @@
 
 use duolog_engine::disk::cut::Cut;
 use duolog_engine::disk::index_store::IndexFiles;
-use duolog_engine::disk::mark::MarkFile;
 use duolog_engine::disk::rebuild::cut_and_recover;
 use duolog_engine::disk::shard_dir::DirSource;
 use duolog_engine::ids::Lsn;
@@ -57,11 +56,6 @@ fn try_rebuild(
     let dir = files.shard_dir().clone();
     let CutJob { keep, committed } = *job;
     let text = |error: &dyn std::fmt::Display| error.to_string();
-    if committed.lsn > Lsn(0) {
-        // R4: what the old machine knew to be committed, the new one has to know too.
-        let mark = MarkFile::open(&dir.mark()).and_then(|(mut file, _)| file.write(&committed));
-        mark.map_err(|error| text(&error))?;
-    }
     let cut = Cut { at: keep, committed: committed.lsn };
     let rebuilt = cut_and_recover(&dir, config, cut, key_seed()).map_err(|error| text(&error))?;
     let newest = rebuilt.recovered.start.newest;

@@ -95,6 +95,8 @@ pub enum ToShard {
         /// Up to here.
         lsn: Lsn,
     },
+    /// The mark that a cut waits for is on disk.
+    Marked,
     /// The log was cut and the machine made anew.
     Rebuilt(Box<Rebuilt>),
 }

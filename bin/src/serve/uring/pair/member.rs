@@ -14,6 +14,7 @@ use duolog_lease::in_sync::InSync;
 use duolog_net::session::Session;
 use duolog_net::wire::{Consistency, ErrorFrame, NodeRole, Standing};
 
+use super::bell::Bell;
 use super::calls::Calls;
 use super::garbage::Collector;
 use super::inlink::InLink;
@@ -55,8 +56,10 @@ pub(in crate::serve) struct Member {
     draining: Cell<Option<LeaseEpoch>>,
     /// A cut is under way: no other may begin, and no block may come.
     pub rebuilding: Cell<bool>,
+    /// What is committed is on disk, so that a cut may begin.
+    pub marked: Cell<bool>,
     /// Rings when writes or rebuilds are over.
-    pub settled: Notify,
+    pub settled: Bell,
     /// What the control was told about this reign, so that it is told once.
     told_caught_up: Cell<Option<LeaseEpoch>>,
     told_covered: Cell<Option<InSync>>,
@@ -83,7 +86,8 @@ impl Member {
             collector: Collector::default(),
             draining: Cell::new(None),
             rebuilding: Cell::new(false),
-            settled: Notify::default(),
+            marked: Cell::new(false),
+            settled: Bell::default(),
             told_caught_up: Cell::new(None),
             told_covered: Cell::new(None),
             told_standing: RefCell::default(),
@@ -173,6 +177,10 @@ impl ShardLoop {
                 self.tell_standing();
             }
             ToShard::Committed { epoch, lsn } => self.step(Event::CommitMark { epoch, lsn }),
+            ToShard::Marked => {
+                member.marked.set(true);
+                member.settled.ring();
+            }
             ToShard::Rebuilt(rebuilt) => super::rebuild::finish(self, *rebuilt),
         }
     }

@@ -2,6 +2,7 @@
 //! the other node and objects in the bucket.
 
 mod admin;
+mod bell;
 mod blocks;
 mod calls;
 mod control;

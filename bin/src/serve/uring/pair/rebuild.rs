@@ -7,6 +7,7 @@ use duolog_engine::disk::uring::LogFile;
 use duolog_engine::ids::Lsn;
 use duolog_engine::shard::{Actions, Event};
 
+use crate::serve::background::FileJob;
 use crate::serve::index::IndexJob;
 use crate::serve::rebuild::{CutJob, Rebuilt, RebuiltShard};
 use crate::serve::uring::shard_loop::ShardLoop;
@@ -43,6 +44,14 @@ pub(super) async fn cut(shard: &Rc<ShardLoop>, lsn: Lsn) -> Result<(), String> {
         committed = committed.lsn.0,
         "events that were never acknowledged are cut: the leader's log goes on otherwise",
     );
+    // R4: what the old machine knows to be committed, the new one has to know too.
+    if committed.lsn > Lsn(0) {
+        member.marked.set(false);
+        shard.send_file_job(FileJob::MarkFirst(shard.id(), committed));
+        while !member.marked.get() {
+            member.settled.wait().await;
+        }
+    }
     shard.send_index_job(IndexJob::Cut(shard.id(), CutJob { keep: lsn, committed }));
     while member.rebuilding.get() {
         member.settled.wait().await;
