@@ -388,6 +388,7 @@ impl ShardLoop {
         };
         if let Some(outbound) = &*member.outbound.borrow() {
             outbound.tell_committed(committed, end);
+            outbound.report_progress(self, end);
         }
         member.uploads.look(self);
     }

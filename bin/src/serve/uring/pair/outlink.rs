@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use duolog_engine::block::BlockHeader;
-use duolog_engine::ids::{LeaseEpoch, Lsn, NodeId};
+use duolog_engine::ids::{LeaseEpoch, Lsn, MonoMs, NodeId};
 use duolog_engine::replica::EpochEnd;
 use duolog_engine::replica::link::Link;
 use duolog_engine::segment::LogEnd;
@@ -27,6 +27,8 @@ const RETRY: Duration = Duration::from_millis(50);
 const REFUSED_RETRY: Duration = Duration::from_millis(500);
 /// How long the follower may take to answer a hello. It may have to cut its log and recover.
 const WELCOME_MAX: Duration = Duration::from_secs(60);
+/// How often the progress of a copy is told, ms.
+const PROGRESS_MS: u64 = 2_000;
 /// Bytes left with the socket before the sender waits for acks.
 const UNSENT_PAUSE_BYTES: usize = UNSENT_MAX_BYTES / 8;
 
@@ -50,6 +52,7 @@ pub(in crate::serve) struct OutLink {
     /// The sending task is at the end of the log: new blocks go out at once.
     live: Cell<bool>,
     told_caught_up: Cell<bool>,
+    reported_at: Cell<MonoMs>,
 }
 
 /// Keeps a connection to the target while this node leads.
@@ -114,6 +117,7 @@ async fn connect(
         more: Notify::default(),
         live: Cell::new(false),
         told_caught_up: Cell::new(false),
+        reported_at: Cell::new(shard.now().mono.ms()),
     });
     Ok((link, reader))
 }
@@ -301,6 +305,21 @@ impl OutLink {
             PeerCommit { epoch: self.epoch, lsn }.encode(&mut frame);
             self.wire.send(&[&frame]);
         }
+    }
+
+    /// While the follower copies: says how far it is, now and then.
+    pub fn report_progress(&self, shard: &ShardLoop, end: Lsn) {
+        let now = shard.now().mono.ms();
+        if self.told_caught_up.get() || now.since(self.reported_at.get()) < PROGRESS_MS {
+            return;
+        }
+        self.reported_at.set(now);
+        let acked = self.acked().0;
+        let percent = acked.saturating_mul(100) / end.0.max(1);
+        tracing::info!(
+            event = "copying", shard = shard.id().0, node = %self.node(), percent, acked,
+            end = end.0,
+        );
     }
 
     /// Looks whether the follower has caught up, and tells whom it concerns.
