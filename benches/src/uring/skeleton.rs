@@ -238,8 +238,8 @@ impl Shard {
                     taken = Taken::Appends;
                 }
                 FrameKind::Hello => {
-                    let mut unsent = connection.unsent.borrow_mut();
-                    HELLO_ACCEPTED.encode(&mut unsent, frame.correlation, "");
+                    let correlation = frame.correlation;
+                    HELLO_ACCEPTED.encode(&mut connection.unsent.borrow_mut(), correlation, "");
                     connection.send();
                 }
                 _ => return Taken::Broken,
