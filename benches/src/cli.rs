@@ -11,6 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::generator::clock::random_run_id;
 use crate::generator::{self, Expectation, RunError, Settings, Workload, settings};
 use crate::limits::{self, LimitsError, LimitsSettings};
+use crate::pair::{self, PairError, PairReport, PairSettings, Store};
 use crate::uring::skeleton::{self, SkeletonError, SkeletonSettings};
 
 const LOAD_HELP: &str = "\
@@ -33,6 +34,29 @@ Measures in DIR, in interleaved rounds: a raw 4 KiB durable write, a loopback ro
 server (accept, frame, group, durable write, reply) and Duolog itself with one shard, at 1, 64, 256
 and 1024 connections. Prints how near Duolog comes to the machine's limits.";
 
+const PAIR_HELP: &str = "\
+Examples:
+  duolog bench pair --dir /var/lib/duolog
+  duolog bench pair --dir ./scratch --json
+  duolog bench pair --dir ./scratch --quick
+
+Starts an embedded S3, two nodes and a standalone server in DIR and ends them by their process ids.
+In interleaved rounds it measures appends on both at 1 and 256 connections. Then one client appends
+through planned handovers and through kill -9 of the leader; a pause is its longest time without an
+ack. In the end everything that was acknowledged is looked for on both nodes, and a blank node
+copies the log.
+
+Everything shares this machine's cores: where they decide, throughput_over_standalone says less
+than cpu_per_append_over_standalone.
+
+A follower does not challenge before the lease in the bucket that it saw when it began to follow
+has run out; later, heartbeats alone decide. The nodes run with --s3-lease-duration-ms 3000, and
+between two kills the benchmark waits for that long. Heartbeats have their defaults.
+
+Exit code 1 if an acknowledged event is missing, doubled or elsewhere than told, or if the healthy
+pair asked the bucket for anything; times only print. --quick is the same in small, in less than
+a minute.";
+
 /// The commands behind `duolog bench`.
 #[derive(Subcommand, Clone, Debug)]
 pub enum BenchCommand {
@@ -45,6 +69,9 @@ pub enum BenchCommand {
     /// Compare Duolog with what this machine can do at best
     #[command(after_help = LIMITS_HELP)]
     Limits(LimitsArgs),
+    /// Compare a pair with a standalone server, and measure how long a change of the lead takes
+    #[command(after_help = PAIR_HELP)]
+    Pair(PairArgs),
     /// Serve as the bare skeleton that `limits` measures
     #[command(hide = true)]
     Skeleton(SkeletonArgs),
@@ -128,6 +155,41 @@ pub struct LimitsArgs {
     pub json: bool,
 }
 
+/// `duolog bench pair`. What is not given is as large as --quick, or its absence, says.
+#[derive(Args, Clone, Debug)]
+pub struct PairArgs {
+    /// Directory on the device to measure
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// A small run, for checks of a change: 1 round, 2 handovers, 1 kill, 3 s healthy, 32 MiB
+    #[arg(long)]
+    pub quick: bool,
+    /// Rounds beside the standalone server [default: 3]
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u32>,
+    /// Measured time of each of the four loads of a round [default: 2s]
+    #[arg(long, value_parser = parse_duration, value_name = "T")]
+    pub duration: Option<Duration>,
+    /// Planned handovers [default: 20]
+    #[arg(long, value_name = "N")]
+    pub handovers: Option<u32>,
+    /// Kills of the leader [default: 20]
+    #[arg(long, value_name = "N")]
+    pub kills: Option<u32>,
+    /// How long the requests of a healthy pair are counted [default: 60s]
+    #[arg(long, value_parser = parse_duration, value_name = "T")]
+    pub healthy: Option<Duration>,
+    /// Size of the log that a blank node copies; 0 leaves it out [default: 256]
+    #[arg(long, value_name = "MIB")]
+    pub copy_mib: Option<u32>,
+    /// The embedded S3 answers that much later: `20ms` is a bucket in the same region
+    #[arg(long, default_value = "0s", value_parser = parse_duration, value_name = "T")]
+    pub s3_delay: Duration,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `duolog bench skeleton`.
 #[derive(Args, Clone, Debug)]
 pub struct SkeletonArgs {
@@ -159,6 +221,9 @@ pub enum BenchError {
     /// The limits benchmark.
     #[error(transparent)]
     Limits(#[from] LimitsError),
+    /// The pair benchmark.
+    #[error(transparent)]
+    Pair(#[from] PairError),
     /// The skeleton.
     #[error(transparent)]
     Skeleton(#[from] SkeletonError),
@@ -171,6 +236,9 @@ impl BenchError {
     /// Whether the command line is at fault, not the server or the machine.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
+        if let Self::Pair(error) = self {
+            return error.is_usage();
+        }
         matches!(
             self,
             Self::Addr { .. }
@@ -201,14 +269,47 @@ impl BenchCommand {
             Self::Append(arguments) => arguments.load.json,
             Self::Read(arguments) => arguments.json,
             Self::Limits(arguments) => arguments.json,
+            Self::Pair(arguments) => arguments.json,
             Self::Skeleton(_) => false,
         }
     }
 }
 
-/// Runs a command and returns what is to be printed, with its last line feed.
-pub fn run(command: &BenchCommand) -> Result<String, BenchError> {
+/// What a command has come to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What is to be printed, with its last line feed.
+    pub text: String,
+    /// False: the pair broke a promise.
+    pub safe: bool,
+}
+
+/// Runs a command. `embed` starts the store that `pair` needs, whose answers take that much longer.
+pub fn run<S: Store>(
+    command: &BenchCommand,
+    embed: impl FnOnce(Duration) -> Result<S, String>,
+) -> Result<Outcome, BenchError> {
+    if let BenchCommand::Pair(arguments) = command {
+        let mut store = embed(arguments.s3_delay).map_err(PairError::Store)?;
+        let report = run_pair(arguments, &mut store)?;
+        let text = if arguments.json { json(&report)? } else { report.to_text() };
+        return Ok(Outcome { text, safe: report.is_safe() });
+    }
+    Ok(Outcome { text: run_alone(command)?, safe: true })
+}
+
+fn run_pair(arguments: &PairArgs, store: &mut impl Store) -> Result<PairReport, PairError> {
+    let terminal = std::io::stderr().is_terminal();
+    pair::run(&arguments.settings(), store, |step| {
+        if terminal {
+            eprintln!("{step}");
+        }
+    })
+}
+
+fn run_alone(command: &BenchCommand) -> Result<String, BenchError> {
     match command {
+        BenchCommand::Pair(_) => Ok(String::new()),
         BenchCommand::Append(arguments) => {
             let expectation = match arguments.expect {
                 ExpectArg::Any => Expectation::Any,
@@ -274,6 +375,26 @@ impl LoadArgs {
     }
 }
 
+impl PairArgs {
+    fn settings(&self) -> PairSettings {
+        let quick = self.quick;
+        let count =
+            |given: Option<u32>, small, large| given.unwrap_or(if quick { small } else { large });
+        let time = |given: Option<Duration>, small, large| {
+            given.unwrap_or(Duration::from_millis(if quick { small } else { large }))
+        };
+        PairSettings {
+            dir: self.dir.clone(),
+            rounds: count(self.rounds, 1, 3),
+            duration: time(self.duration, 500, 2000),
+            handovers: count(self.handovers, 2, 20),
+            kills: count(self.kills, 1, 20),
+            healthy: time(self.healthy, 3000, 60_000),
+            copy_mib: count(self.copy_mib, 32, 256),
+        }
+    }
+}
+
 fn resolve(addr: &str) -> Result<SocketAddr, BenchError> {
     let refused = |reason: String| BenchError::Addr { addr: addr.to_owned(), reason };
     let mut found = addr.to_socket_addrs().map_err(|error| refused(error.to_string()))?;
@@ -329,6 +450,23 @@ mod tests {
         assert_eq!((arguments.expect, arguments.key), (ExpectArg::Exact, true));
     }
 
+    /// A small run stays small in every part that was not given. Broken if a check of a change took
+    /// as long as a measurement.
+    #[test]
+    fn a_quick_run_of_a_pair_is_small_where_nothing_else_is_said() {
+        let settings = |line: &str| {
+            let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
+            let BenchCommand::Pair(arguments) = parsed.command else { panic!("not a pair") };
+            arguments.settings()
+        };
+        let full = settings("bench pair --dir x");
+        assert_eq!((full.rounds, full.handovers, full.kills, full.copy_mib), (3, 20, 20, 256));
+        assert_eq!(full.healthy, Duration::from_secs(60));
+        let quick = settings("bench pair --dir x --quick --kills 4");
+        assert_eq!((quick.rounds, quick.handovers, quick.kills, quick.copy_mib), (1, 2, 4, 32));
+        assert!(quick.healthy < Duration::from_secs(10));
+    }
+
     #[test]
     fn durations_need_a_unit_and_a_sign_that_makes_sense() {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
@@ -342,7 +480,7 @@ mod tests {
     fn a_setting_out_of_range_is_a_usage_error_with_its_name() {
         let line = "bench append --connections 0";
         let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
-        let error = run(&parsed.command).unwrap_err();
+        let error = run_alone(&parsed.command).unwrap_err();
         assert!(error.is_usage());
         assert_eq!(error.to_string(), "--connections is 0: give 1 to 65536");
     }

@@ -1,10 +1,11 @@
-//! The load generator, the bare skeleton, and the benchmark that holds Duolog against the limits of
-//! the machine. [`cli`] is what the program mounts.
+//! The load generator, the bare skeleton, and the benchmarks that hold Duolog against the limits of
+//! the machine, and a pair against a standalone server. [`cli`] is what the program mounts.
 
 pub mod cli;
 pub mod generator;
 pub mod limits;
+pub mod pair;
 pub mod prepared_file;
 pub mod uring;
 
-pub use cli::{BenchCommand, BenchError, run};
+pub use cli::{BenchCommand, BenchError, Outcome, run};

@@ -6,6 +6,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::generator::clock::{Clock, pause};
@@ -52,6 +53,47 @@ pub enum ChildError {
     },
 }
 
+/// Servers that run, for the watch of [`end_with_signals`].
+static RUNNING: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+fn running() -> MutexGuard<'static, Vec<u32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP kill every running server, by its process id, and then
+/// end this process with 128 + the signal's number.
+pub fn end_with_signals() -> io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut terminate, mut interrupt, mut hangup) = {
+        let _context = runtime.enter();
+        (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        )
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let number = runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => 15,
+                _ = interrupt.recv() => 2,
+                _ = hangup.recv() => 1,
+            }
+        });
+        for process_id in running().iter() {
+            let process_id =
+                i32::try_from(*process_id).ok().and_then(rustix::process::Pid::from_raw);
+            if let Some(process_id) = process_id {
+                // It may have ended by itself; it is not collected while it is listed here.
+                let _ = rustix::process::kill_process(process_id, rustix::process::Signal::KILL);
+            }
+        }
+        std::process::exit(128 + number);
+    })?;
+    Ok(())
+}
+
 /// A running server. Dropping it kills the process and waits for its end.
 #[derive(Debug)]
 pub struct Server {
@@ -64,10 +106,21 @@ impl Server {
     /// Starts this very program with `arguments`, whose `{addr}` stands for a free loopback
     /// address, and waits until it takes clients. Its messages go to a file in `dir`.
     pub fn start(name: &'static str, dir: &Path, arguments: &[&str]) -> Result<Self, ChildError> {
+        let addr = free_address().map_err(|source| ChildError::Start { name, source })?;
+        Self::start_at(name, dir, addr, arguments)
+    }
+
+    /// The same on a given address: a server that is started again keeps its place. Its messages
+    /// go behind those of the time before.
+    pub fn start_at(
+        name: &'static str,
+        dir: &Path,
+        addr: SocketAddr,
+        arguments: &[&str],
+    ) -> Result<Self, ChildError> {
         let refused = |source| ChildError::Start { name, source };
         let log = dir.join(format!("{name}.messages"));
-        let addr = free_address().map_err(refused)?;
-        let messages = File::create(&log).map_err(refused)?;
+        let messages = File::options().create(true).append(true).open(&log).map_err(refused)?;
         let spoken = messages.try_clone().map_err(refused)?;
         let program = std::env::current_exe().map_err(refused)?;
         let child = Command::new(program)
@@ -77,6 +130,7 @@ impl Server {
             .stderr(messages)
             .spawn()
             .map_err(refused)?;
+        running().push(child.id());
         let mut server = Self { child, addr };
         server.wait_until_it_serves(name, &log)?;
         Ok(server)
@@ -114,11 +168,12 @@ impl Drop for Server {
     fn drop(&mut self) {
         // It may have ended by itself; then there is nothing to kill.
         let _ = self.child.kill();
+        running().retain(|process_id| *process_id != self.child.id());
         let _ = self.child.wait();
     }
 }
 
 /// A loopback address that nobody listens on now.
-fn free_address() -> io::Result<SocketAddr> {
+pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
