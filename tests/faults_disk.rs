@@ -166,7 +166,8 @@ fn a_failed_write_ends_the_process_and_loses_nothing_acked() {
     let options = ServerOptions::new(disk.path().join("data")).shards(2).tiny_segments();
     let mut server = options.start();
     let (address, seed) = (server.address(), u64::from(std::process::id()));
-    let plan = CrowdPlan { address, writers: 4, window: 8, data_max_bytes: 2000, seed };
+    let plan =
+        CrowdPlan { writers: 4, window: 8, data_max_bytes: 2000, ..CrowdPlan::new(address, seed) };
     let crowd = Crowd::start(plan);
     for round in 1..=3 {
         let before = crowd.acked();

@@ -26,13 +26,7 @@ fn acked_appends_survive_kills_under_load_exactly_once() {
     let options = ServerOptions::new(scratch.path().join("data")).shards(2).tiny_segments();
     let mut server = options.start();
     let seed = u64::from(std::process::id());
-    let plan = CrowdPlan {
-        address: server.address(),
-        writers: 6,
-        window: 8,
-        data_max_bytes: 48 << 10,
-        seed,
-    };
+    let plan = CrowdPlan { data_max_bytes: 48 << 10, ..CrowdPlan::new(server.address(), seed) };
     let crowd = Crowd::start(plan);
     for kill in 0..kills() {
         // Between right after the start and several segments later.

@@ -23,7 +23,7 @@ fn a_stop_under_load_finishes_what_was_accepted() {
         let scratch = scratch();
         let server = ServerOptions::new(scratch.path()).shards(2).tiny_segments().start();
         let (address, seed) = (server.address(), u64::from(std::process::id()));
-        let plan = CrowdPlan { address, writers: 6, window: 32, data_max_bytes: 4000, seed };
+        let plan = CrowdPlan { window: 32, data_max_bytes: 4000, ..CrowdPlan::new(address, seed) };
         let crowd = Crowd::start(plan);
         until(IDLE_STOP_MAX * 4, "the writers get on", || (crowd.acked() > 2000).then_some(()));
         let options = server.options().clone();
@@ -77,7 +77,7 @@ fn a_second_signal_ends_the_process_at_once() {
     let options = ServerOptions::new(scratch.path()).shards(2).tiny_segments();
     let mut server = options.start();
     let (address, seed) = (server.address(), u64::from(std::process::id()));
-    let plan = CrowdPlan { address, writers: 6, window: 64, data_max_bytes: 40_000, seed };
+    let plan = CrowdPlan { window: 64, data_max_bytes: 40_000, ..CrowdPlan::new(address, seed) };
     let crowd = Crowd::start(plan);
     for pair in [[Signal::TERM, Signal::INT], [Signal::INT, Signal::TERM]] {
         let before = crowd.acked();

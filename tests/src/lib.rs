@@ -1,4 +1,5 @@
 //! Support for tests that look at Duolog from outside.
 
+pub mod pair;
 pub mod process;
 pub mod sim;

@@ -5,6 +5,8 @@
 //! damage is a later whole block whose commit mark lies beyond the break, or the shard's durable
 //! mark: both say that the missing events had been committed.
 
+use std::sync::mpsc::SyncSender;
+
 use duolog_engine::block::{Block, BlockHash, BlockHeader};
 use duolog_engine::ids::Lsn;
 use duolog_engine::record::Record;
@@ -43,6 +45,29 @@ pub struct Tally {
     pub bytes: u64,
     /// First LSN seen; 0 if none.
     pub first_lsn: Lsn,
+    /// The newest commit mark among them.
+    pub commit_mark: Lsn,
+}
+
+/// A block of the chain, for whoever holds two chains against one another.
+#[derive(Clone, Debug)]
+pub struct BlockSeen {
+    /// Its first LSN.
+    pub first: Lsn,
+    /// Its last LSN.
+    pub last: Lsn,
+    /// Its hash, which covers everything before it too.
+    pub hash: BlockHash,
+    /// Where it lies.
+    pub spot: Spot,
+}
+
+impl BlockSeen {
+    /// Whether the other is the same block with the same blocks before it.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.first, self.last, self.hash) == (other.first, other.last, other.hash)
+    }
 }
 
 /// A chain being checked.
@@ -60,6 +85,7 @@ pub struct Chain {
     strays: Vec<(Spot, BlockHeader)>,
     /// A file behind the end that is not what it was made as: nobody can say what it held.
     lost: Option<(Spot, String)>,
+    told: Option<SyncSender<BlockSeen>>,
 }
 
 /// A checked chain.
@@ -81,7 +107,8 @@ impl Chain {
     /// A chain whose next block must continue `end`.
     #[must_use]
     pub const fn new(end: LogEnd) -> Self {
-        let tally = Tally { blocks: 0, events: 0, bytes: 0, first_lsn: Lsn(0) };
+        let tally =
+            Tally { blocks: 0, events: 0, bytes: 0, first_lsn: Lsn(0), commit_mark: Lsn(0) };
         Self {
             end,
             tally,
@@ -90,7 +117,13 @@ impl Chain {
             torn: false,
             strays: Vec::new(),
             lost: None,
+            told: None,
         }
+    }
+
+    /// From now on each block of the chain is told to `told`, if somebody listens.
+    pub fn tell(&mut self, told: Option<SyncSender<BlockSeen>>) {
+        self.told = told;
     }
 
     /// The end so far.
@@ -137,7 +170,7 @@ impl Chain {
         let next = header.first_lsn == self.end.lsn.next();
         let linked = next && header.previous_hash == self.end.hash;
         if linked && self.gap.is_none() {
-            self.accept(&header);
+            self.accept(&spot, &header);
             self.check_block(&spot, block);
             return;
         }
@@ -164,17 +197,17 @@ impl Chain {
         let (spot, reason) = self.gap.take().expect("strays lie behind a gap");
         self.lost = None;
         let mut strays = std::mem::take(&mut self.strays).into_iter();
-        let (_, first) = strays.next().expect("only a stray proves damage");
+        let (found, first) = strays.next().expect("only a stray proves damage");
         let missing = self.end.lsn.next();
         let last = Lsn(first.first_lsn.0 - 1).max(missing);
         self.damage.push(Damage { first: missing, last, spot, reason });
         self.torn = false;
-        self.accept(&first);
+        self.accept(&found, &first);
         for (spot, header) in strays {
             let linked =
                 header.first_lsn == self.end.lsn.next() && header.previous_hash == self.end.hash;
             if linked && self.gap.is_none() {
-                self.accept(&header);
+                self.accept(&spot, &header);
             } else if header.first_lsn > self.end.lsn {
                 self.gap(spot.clone(), "another break in the hash link".into(), false);
                 self.strays.push((spot, header));
@@ -182,14 +215,20 @@ impl Chain {
         }
     }
 
-    fn accept(&mut self, header: &BlockHeader) {
+    fn accept(&mut self, spot: &Spot, header: &BlockHeader) {
         if self.tally.blocks == 0 {
             self.tally.first_lsn = header.first_lsn;
         }
         self.tally.blocks += 1;
         self.tally.events += u64::from(header.event_count);
         self.tally.bytes += header.length() as u64;
+        self.tally.commit_mark = self.tally.commit_mark.max(header.commit_mark);
         let BlockHeader { hash, hlc, epoch, .. } = *header;
+        if let Some(told) = &self.told {
+            let (first, last) = (header.first_lsn, header.last_lsn());
+            // Whoever listened knows enough.
+            let _ = told.send(BlockSeen { first, last, hash, spot: spot.clone() });
+        }
         self.end = LogEnd { lsn: header.last_lsn(), hash, hlc, epoch };
     }
 

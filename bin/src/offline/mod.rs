@@ -1,6 +1,7 @@
 //! Tools that read a data directory without a server: `verify` and `inspect`.
 
 pub mod chain;
+pub mod compare;
 pub mod inspect;
 pub mod shard;
 pub mod verify;

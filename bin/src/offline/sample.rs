@@ -38,6 +38,25 @@ impl Sample {
         sample
     }
 
+    /// The same log in another directory, as the other node of a pair has it.
+    pub fn twin(&self) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::copy(self.path().join("identity.json"), dir.path().join("identity.json")).unwrap();
+        fs::create_dir(dir.path().join("shard-000")).unwrap();
+        let twin = Self {
+            dir,
+            identity: self.identity,
+            end: self.end,
+            generation: self.generation,
+            bytes: self.bytes.clone(),
+            offset: self.offset,
+        };
+        for generation in 1..=self.generation.get() {
+            fs::copy(self.file(generation), twin.file(generation)).unwrap();
+        }
+        twin
+    }
+
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

@@ -3,13 +3,14 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::SyncSender;
 
 use duolog_engine::ids::{ClusterId, Generation, Lsn, ShardId};
 use duolog_engine::limits::BLOCK_ALIGN_BYTES;
 use duolog_engine::recovery::{LogIdentity, empty_log};
 use duolog_engine::segment::{SegmentError, SegmentHeader};
 
-use crate::offline::chain::{Chain, Spot, Verdict};
+use crate::offline::chain::{BlockSeen, Chain, Spot, Verdict};
 use crate::offline::walk::{Piece, Reason, Walk};
 use duolog_engine::disk::uring::mapped;
 
@@ -54,8 +55,20 @@ pub fn verify(
     shard: ShardId,
     mark: Option<Lsn>,
 ) -> io::Result<ShardReport> {
+    verify_told(dir, cluster, shard, mark, None)
+}
+
+/// [`verify`] that tells each block of the chain to `told`, in order.
+pub fn verify_told(
+    dir: &Path,
+    cluster: ClusterId,
+    shard: ShardId,
+    mark: Option<Lsn>,
+    told: Option<SyncSender<BlockSeen>>,
+) -> io::Result<ShardReport> {
     let files = segments(dir)?;
     let mut reader = ShardReader { cluster, shard, dir, chain: None, segments: 0, prepared: 0 };
+    reader.chain().tell(told);
     let mut last = Spot { file: reader.name(dir), offset: 0 };
     let mut expected = Generation(1);
     for (generation, path) in &files {

@@ -200,7 +200,7 @@ fn no_flipped_bit_inside_a_block_passes() {
 }
 
 fn exit_of(dir: &Path) -> Result<Exit, Exit> {
-    let arguments = VerifyArgs { dir: dir.to_owned(), json: true };
+    let arguments = VerifyArgs { dir: dir.to_owned(), compare: None, json: true };
     verify::run(&arguments, Output::to(std::io::sink())).map_err(|failure| failure.exit)
 }
 

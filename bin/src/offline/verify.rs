@@ -11,6 +11,7 @@ use serde_json::{Value as Json, json};
 use crate::datadir::{self, Identity};
 use crate::exit::{Exit, Failure};
 use crate::offline::chain::hex;
+use crate::offline::compare;
 use crate::offline::shard::{self, ShardReport};
 use crate::output::Output;
 
@@ -19,16 +20,21 @@ pub const HELP: &str = "\
 Examples:
   duolog verify ./data
   duolog verify ./data --json | jq '.shards[] | select(.damage != [])'
+  duolog verify ./one --compare ./other      # the logs of both nodes of a pair, block by block
 
 Stop the server first: a directory in use is refused. A torn tail (blocks that were being
 written when the node stopped, never acknowledged) is no damage: the next start cuts it off.
-Exit code 0: every block is whole and linked; 1: committed events are damaged or missing.";
+Exit code 0: every block is whole and linked; 1: committed events are damaged or missing, or two
+logs that are compared contradict each other in what is committed.";
 
 /// `duolog verify`
 #[derive(Args, Debug)]
 pub struct VerifyArgs {
     /// The data directory.
     pub dir: PathBuf,
+    /// Compares the log with that of the pair's other node: equal, one ahead, or where they part.
+    #[arg(long, value_name = "OTHER")]
+    pub compare: Option<PathBuf>,
     /// Machine-readable output.
     #[arg(long)]
     pub json: bool,
@@ -37,6 +43,9 @@ pub struct VerifyArgs {
 /// Reads the whole directory and prints one summary per shard.
 pub fn run(arguments: &VerifyArgs, mut output: Output) -> Result<Exit, Failure> {
     let dir = &arguments.dir;
+    if let Some(other) = &arguments.compare {
+        return compare::run([dir, other], arguments.json, output);
+    }
     let refused = |error: datadir::DataDirError| Failure::new(error.exit(), error);
     let identity = Identity::read(dir).map_err(refused)?.ok_or_else(|| {
         let text = format!("{} is no data directory: it has no identity.json", dir.display());

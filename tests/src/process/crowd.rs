@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use duolog_engine::append::Expect;
 use duolog_engine::ids::Revision;
-use duolog_net::wire::ErrorCode;
+use duolog_net::wire::{Copies, ErrorCode};
 
 use super::ledger::{Ledger, Operation, StreamPart};
 use super::patience::{Stopwatch, pause};
@@ -24,20 +24,35 @@ use super::wire::{Answer, Receipt, Wire};
 const SHARED: u64 = 5;
 /// How long a writer may go without a server.
 const ALONE_MAX: Duration = Duration::from_secs(60);
+/// How long an answer of a node of a pair may take before the other one is asked.
+const PAIR_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a crowd does.
 #[derive(Clone, Copy, Debug)]
 pub struct CrowdPlan {
     /// The server.
     pub address: SocketAddr,
+    /// The other server, of a pair: whichever serves is written to.
+    pub other: Option<SocketAddr>,
     /// Writers, each with a connection.
     pub writers: u32,
     /// Appends in flight per writer.
     pub window: usize,
     /// Largest event data, bytes; few events are that large.
     pub data_max_bytes: usize,
+    /// Pause of a writer after each answer.
+    pub pace: Duration,
     /// Decides what is written.
     pub seed: u64,
+}
+
+impl CrowdPlan {
+    /// Six writers with up to eight appends of up to 2,000 bytes in flight, at full speed.
+    #[must_use]
+    pub const fn new(address: SocketAddr, seed: u64) -> Self {
+        let pace = Duration::ZERO;
+        Self { address, other: None, writers: 6, window: 8, data_max_bytes: 2000, pace, seed }
+    }
 }
 
 /// Writers at work.
@@ -45,14 +60,32 @@ pub struct CrowdPlan {
 pub struct Crowd {
     writers: Vec<JoinHandle<Ledger>>,
     stop: Arc<AtomicBool>,
-    acked: Arc<AtomicU64>,
+    acked: Arc<Acked>,
+}
+
+/// Acknowledged appends, by where their copies were.
+#[derive(Debug, Default)]
+struct Acked {
+    alone: AtomicU64,
+    by_peer: AtomicU64,
+    by_s3: AtomicU64,
+}
+
+impl Acked {
+    const fn of(&self, copies: Copies) -> &AtomicU64 {
+        match copies {
+            Copies::ThisDisk => &self.alone,
+            Copies::ThisDiskAndPeer => &self.by_peer,
+            Copies::ThisDiskAndS3 => &self.by_s3,
+        }
+    }
 }
 
 impl Crowd {
     /// Sets them to work.
     #[must_use]
     pub fn start(plan: CrowdPlan) -> Self {
-        let (stop, acked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stop, acked) = (Arc::new(AtomicBool::new(false)), Arc::<Acked>::default());
         let writers = (0..plan.writers).map(|number| {
             let (stop, acked) = (Arc::clone(&stop), Arc::clone(&acked));
             std::thread::spawn(move || Writer::new(plan, number, acked).run(&stop))
@@ -63,7 +96,14 @@ impl Crowd {
     /// Appends acknowledged so far.
     #[must_use]
     pub fn acked(&self) -> u64 {
-        self.acked.load(Ordering::Relaxed)
+        let all = [Copies::ThisDisk, Copies::ThisDiskAndPeer, Copies::ThisDiskAndS3];
+        all.into_iter().map(|copies| self.acked_by(copies)).sum()
+    }
+
+    /// Appends acknowledged so far whose receipt says so.
+    #[must_use]
+    pub fn acked_by(&self, copies: Copies) -> u64 {
+        self.acked.of(copies).load(Ordering::Relaxed)
     }
 
     /// Lets them finish what is in flight; what they wrote down.
@@ -122,7 +162,7 @@ struct Writer {
     plan: CrowdPlan,
     number: u32,
     dice: Dice,
-    acked: Arc<AtomicU64>,
+    acked: Arc<Acked>,
     sequence: u64,
     /// Events of the writer's own stream, in flight or acknowledged.
     own_next: u64,
@@ -131,10 +171,12 @@ struct Writer {
     ledger: Ledger,
     /// The server said that it is stopping.
     dismissed: bool,
+    /// Where the last connection led.
+    address: SocketAddr,
 }
 
 impl Writer {
-    fn new(plan: CrowdPlan, number: u32, acked: Arc<AtomicU64>) -> Self {
+    fn new(plan: CrowdPlan, number: u32, acked: Arc<Acked>) -> Self {
         let dice = Dice(plan.seed ^ (u64::from(number) << 32));
         Self {
             plan,
@@ -147,6 +189,7 @@ impl Writer {
             old: Vec::new(),
             ledger: Ledger::default(),
             dismissed: false,
+            address: plan.address,
         }
     }
 
@@ -168,11 +211,35 @@ impl Writer {
     fn reach(&mut self) -> Wire {
         let watch = Stopwatch::start();
         loop {
-            if let Ok(wire) = Wire::connect(self.plan.address).and_then(|wire| self.resend(wire)) {
+            if let Ok(wire) = self.dial().and_then(|wire| self.resend(wire)) {
                 return wire;
             }
             assert!(watch.elapsed() < ALONE_MAX, "no server for {ALONE_MAX:?}");
+            if let Some(other) = self.plan.other {
+                let here = self.address == self.plan.address;
+                self.address = if here { other } else { self.plan.address };
+            }
             pause(Duration::from_millis(10));
+        }
+    }
+
+    fn dial(&self) -> io::Result<Wire> {
+        if self.plan.other.is_none() {
+            return Wire::connect(self.address);
+        }
+        let (wire, accepted) = Wire::connect_within(self.address, None, PAIR_PATIENCE)?;
+        if accepted.role.serves() { Ok(wire) } else { Err(io::Error::other("it does not lead")) }
+    }
+
+    /// Whether this answer sends the writer to look for a node that serves. What was asked stays in
+    /// its place in the window.
+    const fn sends_on(&self, code: ErrorCode) -> bool {
+        match code {
+            ErrorCode::Unknown => true,
+            ErrorCode::NotLeader | ErrorCode::ShuttingDown | ErrorCode::Busy => {
+                self.plan.other.is_some()
+            }
+            _ => false,
         }
     }
 
@@ -201,13 +268,15 @@ impl Writer {
             let at = self.window.iter().position(|waiting| waiting.correlation == correlation);
             let at = at.unwrap_or_else(|| panic!("an answer to nothing: {answer:?}"));
             if let Answer::Refused(refused) = &answer
-                && refused.code == ErrorCode::Unknown
+                && self.sends_on(refused.code)
             {
-                // It stays in its place, to be asked for again on another connection.
-                return Err(io::Error::other("the server does not know either"));
+                return Err(io::Error::other("to be asked for again on another connection"));
             }
             let waiting = self.window.remove(at).expect("it was found there");
             self.settle(waiting, answer);
+            if !self.plan.pace.is_zero() {
+                pause(self.plan.pace);
+            }
         }
         Ok(())
     }
@@ -217,6 +286,10 @@ impl Writer {
         match answer {
             Answer::Appended(receipt) => {
                 if let Some(first) = echo_of {
+                    let mut receipt = receipt;
+                    if self.plan.other.is_some() {
+                        receipt.head.copies = first.head.copies; // there may be more by now
+                    }
                     assert_eq!(receipt, first.replayed(), "a retry of {operation:?}");
                     return;
                 }
@@ -224,7 +297,7 @@ impl Writer {
                 assert!(sent_before || !replayed, "the first try was a replay: {operation:?}");
                 let mut receipt = receipt;
                 receipt.head.replayed = false;
-                self.acked.fetch_add(1, Ordering::Relaxed);
+                self.acked.of(receipt.head.copies).fetch_add(1, Ordering::Relaxed);
                 if self.old.len() < 1000 || self.dice.one_in(8) {
                     self.old.push((operation.clone(), receipt.clone()));
                 }

@@ -49,6 +49,7 @@ pub struct ServerOptions {
     /// Where clients connect.
     pub address: SocketAddr,
     flags: Vec<(String, String)>,
+    env: Vec<(String, String)>,
     limits: Option<String>,
 }
 
@@ -56,9 +57,27 @@ impl ServerOptions {
     /// A server with one shard on a free port.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        let options =
-            Self { dir: dir.into(), address: free_port(), flags: Vec::new(), limits: None };
+        Self::of_pair(dir).flag("standalone", "true")
+    }
+
+    /// A node of a pair with one shard, on a free port for clients and one for its peer.
+    #[must_use]
+    pub fn of_pair(dir: impl Into<PathBuf>) -> Self {
+        let options = Self {
+            dir: dir.into(),
+            address: free_port(),
+            flags: Vec::new(),
+            env: Vec::new(),
+            limits: None,
+        };
         options.flag("shards-count", "1")
+    }
+
+    /// Sets a variable of the environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
     }
 
     /// Sets a flag, given without its dashes; the last value counts.
@@ -90,11 +109,11 @@ impl ServerOptions {
     }
 
     fn spawn(&self) -> Child {
-        let mut arguments: Vec<OsString> = vec!["serve".into(), "--standalone".into()];
+        let mut arguments: Vec<OsString> = vec!["serve".into()];
         arguments.extend(["--data-dir".into(), self.dir.clone().into_os_string()]);
         arguments.extend(["--listen-client".into(), self.address.to_string().into()]);
         for (name, value) in &self.flags {
-            arguments.extend([format!("--{name}").into(), value.into()]);
+            arguments.push(format!("--{name}={value}").into());
         }
         let mut command = match &self.limits {
             None => command(duolog()),
@@ -105,6 +124,7 @@ impl ServerOptions {
                 shell
             }
         };
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"))
     }
@@ -133,13 +153,18 @@ impl ServerOptions {
         }
     }
 
-    /// Starts the server: serving, or how it ended.
-    pub fn try_start(&self) -> Result<Server, Ended> {
+    /// Starts the server without waiting for anything.
+    #[must_use]
+    pub fn launch(&self) -> Server {
         let mut child = self.spawn();
         let stderr = child.stderr.take().expect("it was piped");
         let log = Log::follow(stderr);
-        let options = self.clone();
-        let mut server = Server { options, child, log, cpu_at_serving: Duration::ZERO };
+        Server { options: self.clone(), child, log, cpu_at_serving: Duration::ZERO }
+    }
+
+    /// Starts the server: serving, or how it ended.
+    pub fn try_start(&self) -> Result<Server, Ended> {
+        let mut server = self.launch();
         let ready = until(START_MAX, "the server serves or gives up", || {
             if server.log.find("serving").is_some() {
                 return Some(None);

@@ -12,7 +12,7 @@ use duolog_net::limits::answer_body_max_bytes;
 use duolog_net::wire::{
     Appended, AppendedView, Consistency, ErrorCode, ErrorView, FrameBuffer, FrameKind, Hello,
     HelloAccepted, LogTail, Message, ReadLog, ReadStream, RecordsView, StreamSpan, StreamTail,
-    encode_append, encode_frame,
+    encode_admin, encode_append, encode_frame,
 };
 
 /// How long an answer may take unless a test says otherwise.
@@ -59,6 +59,8 @@ pub struct Refused {
     pub b: u64,
     /// For people.
     pub text: String,
+    /// Where clients reach the leader, if the code is `NotLeader` and the node knows it.
+    pub leader: String,
 }
 
 /// A page, owned. `T` is its tail.
@@ -83,6 +85,8 @@ pub enum Answer {
     Log(Page<LogTail>),
     /// To a ping.
     Pong(Vec<u8>),
+    /// To a request of an operator, JSON.
+    Admin(String),
     /// No.
     Refused(Refused),
 }
@@ -122,10 +126,14 @@ pub struct Wire {
 impl Wire {
     /// Connects without saying hello.
     pub fn dial(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        Self::dial_within(address, PATIENCE)
+    }
+
+    fn dial_within(address: SocketAddr, patience: Duration) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, patience)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         Ok(Self { stream, frames: FrameBuffer::new(ANSWER_MAX_BYTES), next: 1 })
     }
 
@@ -139,7 +147,16 @@ impl Wire {
         address: SocketAddr,
         shard: Option<ShardId>,
     ) -> io::Result<(Self, HelloAccepted)> {
-        let mut wire = Self::dial(address)?;
+        Self::connect_within(address, shard, PATIENCE)
+    }
+
+    /// Connects and says hello; neither that nor any later answer may take longer than `patience`.
+    pub fn connect_within(
+        address: SocketAddr,
+        shard: Option<ShardId>,
+        patience: Duration,
+    ) -> io::Result<(Self, HelloAccepted)> {
+        let mut wire = Self::dial_within(address, patience)?;
         let mut hello = Vec::new();
         Hello::new(shard).encode(&mut hello, 0);
         wire.write(&hello)?;
@@ -218,6 +235,9 @@ impl Wire {
         loop {
             if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
                 let message = Message::decode(&frame).map_err(io::Error::other)?;
+                if matches!(message, Message::Standing(_)) {
+                    continue; // said unasked, whenever a node of a pair changes its role
+                }
                 return Ok((frame.correlation, owned(&message)?));
             }
             let count = self.stream.read(self.frames.space())?;
@@ -276,6 +296,15 @@ impl Wire {
         }
     }
 
+    /// Asks what operators ask: JSON in, JSON out.
+    pub fn admin(&mut self, json: &str) -> io::Result<Answer> {
+        let correlation = self.correlation();
+        let mut frame = Vec::new();
+        encode_admin(&mut frame, correlation, json).map_err(io::Error::other)?;
+        self.write(&frame)?;
+        self.answer_to(correlation)
+    }
+
     /// One page of a stream.
     pub fn try_page(&mut self, read: &ReadStream<'_>) -> io::Result<Page<StreamTail>> {
         let correlation = self.send_read(read)?;
@@ -324,14 +353,22 @@ impl Wire {
     /// # Panics
     /// When a page does not come.
     pub fn log(&mut self, shard: u32, from: u64) -> Vec<RecordedEvent> {
+        self.log_as(shard, from, Consistency::Linearizable)
+    }
+
+    /// [`Wire::log`] with the freshness that is wanted.
+    ///
+    /// # Panics
+    /// When a page does not come.
+    pub fn log_as(
+        &mut self,
+        shard: u32,
+        from: u64,
+        consistency: Consistency,
+    ) -> Vec<RecordedEvent> {
         let shard = ShardId(shard);
-        let mut read = ReadLog {
-            from: Lsn(from),
-            shard,
-            events_max: 0,
-            bytes_max: 4 << 20,
-            consistency: Consistency::Linearizable,
-        };
+        let mut read =
+            ReadLog { from: Lsn(from), shard, events_max: 0, bytes_max: 4 << 20, consistency };
         let mut events = Vec::new();
         loop {
             let correlation = self.send_log(&read).expect("the server takes the read");
@@ -365,6 +402,7 @@ fn owned(message: &Message<'_>) -> io::Result<Answer> {
             Answer::Log(Page { events: records(page.records)?, tail: page.tail })
         }
         Message::Pong(body) => Answer::Pong(body.to_vec()),
+        Message::AdminAnswer(json) => Answer::Admin((*json).to_owned()),
         Message::Error(view) => Answer::Refused(refused(view)?),
         other => return Err(io::Error::other(format!("a server does not send {other:?}"))),
     })
@@ -383,5 +421,6 @@ fn refused(view: &ErrorView<'_>) -> io::Result<Refused> {
         a: view.a,
         b: view.b,
         text: view.text.to_owned(),
+        leader: view.leader.to_owned(),
     })
 }

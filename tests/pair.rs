@@ -1,0 +1,10 @@
+//! What two nodes and a bucket promise, whatever happens to them: real processes, the embedded S3
+//! with its faults, and clients that remember every acknowledgement.
+
+mod pair_double;
+mod pair_founding;
+mod pair_handover;
+mod pair_kills;
+mod pair_members;
+mod pair_s3;
+mod pair_zombie;
