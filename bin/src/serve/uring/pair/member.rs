@@ -201,6 +201,7 @@ impl ShardLoop {
             self.demote();
         }
         member.follow.set(Some((leader, epoch)));
+        member.told_caught_up.set(None);
         let inbound = member.inbound.borrow().clone();
         if let Some(inbound) = inbound {
             inlink::engage(self, &inbound);

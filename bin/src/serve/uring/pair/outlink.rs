@@ -165,6 +165,7 @@ async fn serve(shard: &Rc<ShardLoop>, link: Rc<OutLink>, reader: PeerReader) {
     tracing::info!(event = "follower_linked", shard = shard.id().0, %node, lsn = lsn.0);
     member.outbound.replace(Some(Rc::clone(&link)));
     gauge.linked(true);
+    gauge.acked(lsn);
     shard.peer_acked(node, epoch, lsn);
     link.judge(shard);
     glommio::spawn_local(send_log(Rc::clone(shard), Rc::clone(&link))).detach();
