@@ -77,8 +77,8 @@ fn a_successor_whose_opening_arrived_unseen_is_no_obstacle_to_the_old_leader() {
 
 /// Promised: what a dead leader had on its disk alone, acknowledged by nobody, is cut when it comes
 /// back as follower.
-/// Provoked: the follower is frozen and the chain takes nothing, so that the leader's newest blocks
-/// are on one disk; then the leader is killed and the follower goes on without them.
+/// Provoked: the follower is killed and the chain takes nothing, so that the leader's newest blocks
+/// are on one disk; then the leader is killed too and the follower goes on without them.
 /// Broken: a log that keeps the tail, a node that refuses to follow, an append lost or doubled.
 #[test]
 fn a_tail_that_only_the_dead_leader_had_is_cut_when_it_returns() {
@@ -88,7 +88,7 @@ fn a_tail_that_only_the_dead_leader_had_is_cut_when_it_returns() {
     pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 200);
     let chain = Rule { method: Some("PUT"), ..Rule::always(Fault::DropRequest) }.on("/chain/");
     pair.s3.faults().order(chain);
-    pair.freeze(1, true);
+    pair.kill(1);
     pair.until("the leader writes what nobody else has", |pair| {
         let shards = pair.status(0)?.shards();
         shards.iter().all(|(end, committed, _)| end > committed).then_some(())
@@ -97,7 +97,7 @@ fn a_tail_that_only_the_dead_leader_had_is_cut_when_it_returns() {
     pause(Duration::from_millis(300));
     pair.kill(0);
     pair.s3.faults().clear();
-    pair.freeze(1, false);
+    pair.start(1);
     pair.until_leads(1);
     pair.until_acked_by(&crowd, Copies::ThisDiskAndS3, 100);
     pair.start(0);

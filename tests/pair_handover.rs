@@ -21,7 +21,7 @@ fn a_handoff_under_load_loses_and_doubles_nothing() {
         pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 300);
         let old = pair.healed_under_load();
         let successor = pair.other(old);
-        pair.order(old, &serde_json::json!({ "command": "handoff" })).expect("it is accepted");
+        pair.hand_over(old);
         pair.until_leads(successor);
         pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 300);
         assert!(pair.has_logged(successor, "the leader has resigned"), "{}", pair.story());

@@ -62,8 +62,7 @@ fn every_shard_of_a_pair_fails_over_by_itself() {
     pair.until_acked_by(&crowd, Copies::ThisDiskAndS3, 200);
     pair.start(0);
     let leader = pair.healed_under_load();
-    let handoff = serde_json::json!({ "command": "handoff" });
-    pair.order(leader, &handoff).expect("it is accepted");
+    pair.hand_over(leader);
     let leader = pair.other(leader);
     pair.until_leads(leader);
     pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);

@@ -53,7 +53,7 @@ fn a_node_with_another_number_of_shards_is_refused() {
     pair.start(0);
     pair.until_leads(0);
     let ended = pair.options[1].clone().shards(2).start_refused();
-    assert_eq!(ended.code, Some(7), "DataDirMismatch: {ended:?}");
+    assert_eq!(ended.code, Some(11), "DataDirMismatch: {ended:?}");
     let words = ended.words();
     for part in ["1 shards", "say 2", "shards.count"] {
         assert!(words.contains(part), "{words}");

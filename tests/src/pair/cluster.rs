@@ -78,6 +78,9 @@ impl Pair {
         pair.start(1);
         let leader = pair.healed();
         assert_eq!(leader, 0, "the founder leads\n{}", pair.story());
+        pair.until("a heartbeat is acknowledged", |pair| {
+            pair.status(0)?.has_seen("follower_reachable").then_some(())
+        });
         pair
     }
 

@@ -109,6 +109,12 @@ impl Pair {
         }
     }
 
+    /// Orders a handover as soon as there is somebody to hand over to.
+    pub fn hand_over(&self, leader: usize) {
+        let handoff = serde_json::json!({ "command": "handoff" });
+        self.until("the handover is accepted", |pair| pair.order(leader, &handoff).ok());
+    }
+
     /// A blank third node with its own directory; its number. It does not run yet.
     pub fn add(&mut self) -> usize {
         let number = self.options.len();

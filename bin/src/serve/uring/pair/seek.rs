@@ -1,5 +1,6 @@
 //! As leader: finds the other node and keeps a heartbeat connection to it.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ const NEWCOMERS_MAX: usize = 4;
 /// Runs for the life of the process. The bucket is asked only while nobody answers.
 pub(super) async fn run(control: Rc<Control>) {
     let mut attempts = 0;
-    let mut known: Vec<Target> = Vec::new();
+    let known = Rc::new(Known::default());
     loop {
         glommio::timer::sleep(RETRY).await;
         let Some(epoch) = leading(&control) else {
@@ -34,11 +35,12 @@ pub(super) async fn run(control: Rc<Control>) {
             attempts = 0;
             continue;
         }
-        if known.is_empty() || attempts % ATTEMPTS_PER_LOOK == 0 {
-            known = look(&control, known).await;
+        if known.targets.borrow().is_empty() || attempts % ATTEMPTS_PER_LOOK == 0 {
+            known.look_again(&control);
         }
         attempts += 1;
-        for target in &known {
+        let targets = known.targets.borrow().clone();
+        for target in &targets {
             if leading(&control) == Some(epoch) && heartbeat::dial(&control, epoch, target).await {
                 tracing::info!(
                     event = "follower_connected", node = %target.node, address = %target.address,
@@ -50,13 +52,39 @@ pub(super) async fn run(control: Rc<Control>) {
     }
 }
 
+/// The nodes to try, as the bucket last told.
+#[derive(Debug, Default)]
+struct Known {
+    targets: RefCell<Vec<Target>>,
+    looking: Cell<bool>,
+}
+
+impl Known {
+    /// Asks the bucket in a task of its own: while the bucket is away an answer may take as long as
+    /// the outage, and the node that is known already may come back meanwhile.
+    fn look_again(self: &Rc<Self>, control: &Rc<Control>) {
+        if self.looking.replace(true) {
+            return;
+        }
+        let (known, control) = (Rc::clone(self), Rc::clone(control));
+        glommio::spawn_local(async move {
+            let found = look(&control).await;
+            if !found.is_empty() {
+                known.targets.replace(found);
+            }
+            known.looking.set(false);
+        })
+        .detach();
+    }
+}
+
 fn leading(control: &Control) -> Option<LeaseEpoch> {
     let machine = control.machine.borrow();
     machine.grant().and_then(|_| machine.reign())
 }
 
 /// The nodes to try: the other member, and whoever may become one.
-async fn look(control: &Rc<Control>, known: Vec<Target>) -> Vec<Target> {
+async fn look(control: &Rc<Control>) -> Vec<Target> {
     let own = control.settings.identity.node;
     let members = control.machine.borrow().members();
     let other = members.and_then(|(in_sync, _)| in_sync.other(own));
@@ -88,9 +116,6 @@ async fn look(control: &Rc<Control>, known: Vec<Target>) -> Vec<Target> {
             }
             _ => {}
         }
-    }
-    if found.is_empty() {
-        return known;
     }
     // The member first, then the newest.
     found.sort_by_key(|(started, target)| (Some(target.node) != other, u64::MAX - started));
