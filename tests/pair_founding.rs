@@ -28,11 +28,11 @@ fn two_blank_nodes_that_start_together_become_one_pair() {
     pair.reckon(&ledger);
 }
 
-/// Promised: a founder alone acknowledges by the chain in S3; a second node joins under load without
-/// anybody's word, is admitted, and from then on acknowledgements come over the wire.
+/// Promised: a founder alone acknowledges by the chain in S3; a second node joins under load
+/// without anybody's word, is admitted, and from then on acknowledgements come over the wire.
 /// Provoked: one node under load; the other is started later.
-/// Broken: no acknowledgement while alone, one with fewer than two copies, a second node that is not
-/// admitted, a lost append.
+/// Broken: no acknowledgement while alone, one with fewer than two copies, a second node that is
+/// not admitted, a lost append.
 #[test]
 fn a_second_node_joins_under_load_and_takes_over_the_acks() {
     let _alone = quiet();

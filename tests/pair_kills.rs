@@ -7,8 +7,8 @@ use duolog_tests::process::quiet;
 /// Promised: when the leader dies the follower takes over with everything that was acknowledged;
 /// the old leader comes back, cuts what it alone had, and follows.
 /// Provoked: kill -9 under load, twice, each time the node that leads.
-/// Broken: an acknowledged append missing, moved or doubled on either node; logs that differ; a pair
-/// that does not become whole again.
+/// Broken: an acknowledged append missing, moved or doubled on either node; logs that differ; a
+/// pair that does not become whole again.
 #[test]
 fn acked_appends_survive_the_leaders_death() {
     let _alone = quiet();
@@ -49,7 +49,8 @@ fn appends_go_on_through_s3_while_the_follower_is_away() {
 }
 
 /// Promised: the same for every shard of several, each with its own log, chain and connection.
-/// Provoked: two shards under load; kill -9 of the leader, a handover back, kill -9 of the follower.
+/// Provoked: two shards under load; kill -9 of the leader, a handover back, kill -9 of the
+/// follower.
 /// Broken: an acknowledged append missing or doubled in either shard; half an append.
 #[test]
 fn every_shard_of_a_pair_fails_over_by_itself() {

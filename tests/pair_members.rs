@@ -11,8 +11,8 @@ use serde_json::json;
 /// one's place, under load; while the old member answers it is refused.
 /// Provoked: a third node beside a healthy pair; then kill -9 of the follower, whose disk is given
 /// up, and the command.
-/// Broken: three nodes in one pair, a replacement while the old member lives, a newcomer that is not
-/// admitted or lacks an acknowledged append.
+/// Broken: three nodes in one pair, a replacement while the old member lives, a newcomer that is
+/// not admitted or lacks an acknowledged append.
 #[test]
 fn a_blank_node_takes_a_dead_ones_place_only_by_command() {
     let _alone = quiet();

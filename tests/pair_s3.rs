@@ -118,8 +118,8 @@ fn a_follower_restarts_while_s3_is_away() {
 
 /// Promised (L4): a write of the lease whose reply is lost is recognised by reading it back: no
 /// reign is skipped and none is held by two.
-/// Provoked: replies of lease writes lost, or replaced by 503 and 409 although they were applied, at
-/// the founding and at a takeover.
+/// Provoked: replies of lease writes lost, or replaced by 503 and 409 although they were applied,
+/// at the founding and at a takeover.
 /// Broken: a node that does not lead, an epoch that jumps, an append lost or doubled.
 #[test]
 fn a_lost_reply_of_a_lease_write_is_settled_by_reading_it_back() {

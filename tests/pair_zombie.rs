@@ -5,9 +5,9 @@ use duolog_net::wire::{Copies, ErrorCode, ReadStream};
 use duolog_tests::pair::{Pair, PairOptions, Role};
 use duolog_tests::process::{Answer, Operation, Wire, quiet};
 
-/// Promised: a leader that wakes after another one has begun to lead acknowledges nothing, serves no
-/// linearizable read, demotes itself and follows; nothing is written by two, acknowledged twice or
-/// lost.
+/// Promised: a leader that wakes after another one has begun to lead acknowledges nothing, serves
+/// no linearizable read, demotes itself and follows; nothing is written by two, acknowledged twice
+/// or lost.
 /// Provoked: SIGSTOP of the leader under load until the follower leads and has acknowledged a few
 /// hundred appends; an append and a read wait in the sleeper's sockets; SIGCONT. Twice.
 /// Broken: the sleeper answers either of them by more than a refusal; it goes on leading; an append
