@@ -2,8 +2,8 @@
 //! same bytes, block by block, and where they part.
 //!
 //! Blocks carry the hash of everything before them, so equal hashes at one LSN mean equal logs up
-//! to it. Both logs are read at the same time and compared as they come, in bounded memory. Logs may
-//! part in what was never committed; below a commit mark of either they may not (R4, R5).
+//! to it. Both logs are read at the same time and compared as they come, in bounded memory. Logs
+//! may part in what was never committed; below a commit mark of either they may not (R4, R5).
 
 use std::io;
 use std::path::Path;
