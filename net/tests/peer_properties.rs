@@ -66,11 +66,14 @@ fn commits() -> impl Strategy<Value = Vec<Lsn>> {
 proptest! {
     #[test]
     fn greetings_round_trip(
-        ids: (u64, u128, u128), layout: (u32, u32, u32), shard: Option<u32>,
+        ids: (u64, u128, u128), layout: (u32, u32, u32), shard: Option<u32>, fetch: bool,
         end in end(), marks in marks(), client_address in "\\PC{0,60}", committed: u64,
     ) {
         let (epoch, cluster, from) = (LeaseEpoch(ids.0), ClusterId(ids.1), NodeId(ids.2));
         let purpose = match shard {
+            Some(shard) if fetch => {
+                Purpose::Fetch { shard: ShardId(shard), end, last: Lsn(committed) }
+            }
             Some(shard) => {
                 let complete = shard % 2 == 0;
                 Purpose::Shard { shard: ShardId(shard), end, marks, complete }
@@ -135,7 +138,7 @@ proptest! {
 
     #[test]
     fn damaged_messages_never_panic(
-        index in 0..PeerKind::ALL.len(),
+        index in 0..=PeerKind::ALL.len(),
         flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
     ) {
         let mut bytes = golden_frames().swap_remove(index);
@@ -148,7 +151,7 @@ proptest! {
     }
 }
 
-/// One message of each kind, in the order of the kinds' numbers.
+/// One message of each kind, in the order of the kinds' numbers, and a hello that fetches.
 fn golden_frames() -> Vec<Vec<u8>> {
     let (cluster, from, epoch) = (ClusterId(0x1111), NodeId(0x2222), LeaseEpoch(7));
     let end = LogEnd { lsn: Lsn(40), hash: [0xaa; 32], hlc: Hlc(0x5555), epoch: LeaseEpoch(6) };
@@ -168,6 +171,8 @@ fn golden_frames() -> Vec<Vec<u8>> {
         },
         client_address: "10.0.0.1:7400".to_owned(),
     };
+    let purpose = Purpose::Fetch { shard: ShardId(3), end, last: Lsn(41) };
+    let fetch = PeerHello { purpose, ..hello.clone() };
     let committed = Lsn(38);
     let welcome = PeerWelcome { epoch, cluster, from, promised: epoch, end, committed };
     let text = "this node has promised epoch 9".to_owned();
@@ -196,6 +201,7 @@ fn golden_frames() -> Vec<Vec<u8>> {
         }),
         PeerMessage::HeartbeatAcked(PeerHeartbeatAcked { epoch, from, sent, wall }),
         PeerMessage::Resign(PeerResign { epoch, cluster, from, commits }),
+        PeerMessage::Hello(fetch),
     ];
     messages.iter().map(encoded).collect()
 }
@@ -212,7 +218,7 @@ fn hex(bytes: &[u8]) -> String {
 #[test]
 fn version_1_is_sent_as_ever_and_understood() {
     let frames = golden_frames();
-    let lines = PeerKind::ALL.iter().zip(&frames);
+    let lines = PeerKind::ALL.iter().chain([&PeerKind::Hello]).zip(&frames);
     let text: String = lines.map(|(kind, frame)| format!("{kind:?} {}\n", hex(frame))).collect();
     assert_eq!(text, GOLDEN, "\n{text}");
     for frame in &frames {

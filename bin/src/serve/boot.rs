@@ -27,6 +27,7 @@ use super::cluster::promise::PromiseFile;
 use super::inbox::Inbox;
 use super::index::{self, IndexJob, SavedIndexes, ShardIndex};
 use super::recover::{self, RecoveredShard};
+use super::repair::Lender;
 use super::uring::{ControlSetup, Parts, ShardSetup, spawn};
 use super::{signals, watchdog};
 use crate::datadir::{self, DataDirError, Identity};
@@ -56,7 +57,8 @@ pub fn run(settings: &Settings) -> Result<Exit, Failure> {
         let (identity, pair) = PairBoot::prepare(settings, path, align_bytes)?;
         (identity, Some(pair))
     };
-    let recovered = recover_all(settings, path, &identity, align_bytes)?;
+    let lender = pair.as_ref().map(|pair| pair.lender.clone());
+    let recovered = recover_all(settings, path, &identity, align_bytes, lender.as_ref())?;
     let (inboxes, bells) = inboxes(settings.shards.count).map_err(|error| internal(&error))?;
     let node = Node::start(settings, &identity, recovered, &inboxes, bells, pair)?;
     node.wait()
@@ -176,12 +178,13 @@ fn recover_all(
     path: &Path,
     identity: &Identity,
     align_bytes: u32,
+    lender: Option<&Lender>,
 ) -> Result<Vec<RecoveredShard>, Failure> {
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for shard in 0..settings.shards.count {
             let config = shard_config(settings, identity, ShardId(shard), align_bytes);
-            threads.push(scope.spawn(move || recover::open(path, config)));
+            threads.push(scope.spawn(move || recover::open(path, config, lender)));
         }
         let joined = threads.into_iter().map(|thread| {
             thread.join().map_err(|_| Failure::new(Exit::Internal, "a recovery panicked"))?

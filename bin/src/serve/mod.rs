@@ -10,6 +10,7 @@ mod index;
 mod rebuild;
 mod recover;
 mod refusal;
+mod repair;
 mod signals;
 mod uring;
 mod watchdog;

@@ -7,13 +7,14 @@ use duolog_engine::disk::blank::blank_behind;
 use duolog_engine::disk::index_store::{DamagedRun, IndexFiles, OpenedIndex};
 use duolog_engine::disk::mark::MarkFile;
 use duolog_engine::disk::shard_dir::{DirSource, ShardDir};
-use duolog_engine::ids::{Generation, Lsn, Place, ShardId};
+use duolog_engine::ids::{Generation, Place, ShardId};
 use duolog_engine::recovery::{
     Checkpoint, Damage, Ending, LogIdentity, LogSource, Proof, RecoverError, empty_log, recover,
 };
 use duolog_engine::segment::{LogEnd, SegmentHeader};
 use duolog_engine::shard::{Shard, ShardConfig};
 
+use super::repair::{self, Gap, Lender};
 use super::uring::LogMap;
 use crate::exit::{Exit, Failure};
 
@@ -32,25 +33,77 @@ pub struct RecoveredShard {
     pub indexes: IndexFiles,
 }
 
-/// Damaged indexes that are rebuilt one by one at a start, at most. Each costs a read of the log's
-/// tail; one is rare.
+/// Damaged indexes and gaps in the log that are mended one by one at a start, at most. Each costs a
+/// read of the log's tail; one is rare.
 const REPAIRS_MAX: usize = 64;
 
-/// Recovers one shard.
-pub fn open(data_dir: &Path, config: ShardConfig) -> Result<RecoveredShard, Failure> {
+/// Recovers one shard. What is missing in the log of a node of a pair comes from `lender`.
+pub fn open(
+    data_dir: &Path,
+    config: ShardConfig,
+    lender: Option<&Lender>,
+) -> Result<RecoveredShard, Failure> {
+    let dir = ShardDir::new(data_dir, config.shard);
     for _ in 0..REPAIRS_MAX {
-        if let Opened::Shard(shard) = open_once(data_dir, config)? {
-            return Ok(*shard);
+        match open_once(data_dir, config)? {
+            Opened::Shard(shard) => return Ok(*shard),
+            Opened::Repaired => {}
+            Opened::Damaged(damage, gap) => mend(&dir, &config, lender, &damage, &gap)?,
         }
     }
-    let text = format!("the indexes of shard {} are damaged again and again", config.shard);
+    let text = format!("shard {} is found damaged again and again", config.shard);
     Err(Failure::new(Exit::DataDirUnusable, text))
+}
+
+fn mend(
+    dir: &ShardDir,
+    config: &ShardConfig,
+    lender: Option<&Lender>,
+    damage: &Damage,
+    gap: &Gap,
+) -> Result<(), Failure> {
+    let shard = config.shard;
+    let Some(lender) = lender else {
+        let advice = "restore the data directory from a backup";
+        return Err(damaged(dir, shard, damage, advice));
+    };
+    let Damage { first, last, place, .. } = damage;
+    tracing::warn!(
+        event = "log_damaged",
+        shard = shard.0,
+        first = first.0,
+        last = last.0,
+        segment = place.generation.0,
+        "fetching the events that are missing from the other node",
+    );
+    match repair::repair(lender, dir, config, gap) {
+        Ok(end) => {
+            tracing::warn!(
+                event = "log_repaired",
+                shard = shard.0,
+                first = first.0,
+                last = end.0,
+                "events came back from the other node",
+            );
+            Ok(())
+        }
+        Err(error) => {
+            let advice = format!(
+                "see that the other node runs and leads, then start this one again; or keep the \
+                 directory aside, start with an empty one and let `duolog node replace` admit it. \
+                 The events did not come from the other node, because: {error}"
+            );
+            Err(damaged(dir, shard, damage, &advice))
+        }
+    }
 }
 
 enum Opened {
     Shard(Box<RecoveredShard>),
     /// A saved index was damaged and has been rebuilt: begin anew.
     Repaired,
+    /// Events are missing.
+    Damaged(Damage, Gap),
 }
 
 fn open_once(data_dir: &Path, config: ShardConfig) -> Result<Opened, Failure> {
@@ -73,8 +126,8 @@ fn open_once(data_dir: &Path, config: ShardConfig) -> Result<Opened, Failure> {
     }
     let end = end.unwrap_or_else(|| empty_log(identity));
     let mut source = DirSource::new(dir.clone());
-    if let Some(damage) = missing(&mut source, flushed, &end).map_err(failed_io)? {
-        return Err(damaged(&dir, shard, &damage));
+    if let Some((damage, gap)) = missing(&mut source, flushed, &end, identity).map_err(failed_io)? {
+        return Ok(Opened::Damaged(damage, gap));
     }
     let checkpoint = Checkpoint { flushed, end, mark: marked, keys };
     let recovered = match recover(&config, &mut source, checkpoint, &mut files) {
@@ -101,7 +154,11 @@ fn open_once(data_dir: &Path, config: ShardConfig) -> Result<Opened, Failure> {
         tracing::warn!(event = "index_not_saved", shard = shard.0, count, %error);
     }
     if let Ending::Damaged(damage) = recovered.scan.ending {
-        return Err(damaged(&dir, shard, &damage));
+        let known = damage.last_hash.map(|hash| (damage.last, hash));
+        let joins = known.is_some();
+        let marked = marked.filter(|mark| mark.lsn > end.lsn).map(|mark| (mark.lsn, mark.hash));
+        let gap = Gap { end, place: recovered.scan.place, known: known.or(marked), joins };
+        return Ok(Opened::Damaged(damage, gap));
     }
     dir.set_aside_beyond(recovered.start.newest).map_err(failed_io)?;
     if config.pair.is_some() {
@@ -115,8 +172,8 @@ fn open_once(data_dir: &Path, config: ShardConfig) -> Result<Opened, Failure> {
     Ok(Opened::Shard(Box::new(recovered)))
 }
 
-fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage) -> Failure {
-    let Damage { first, last, place, proof } = damage;
+fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage, advice: &str) -> Failure {
+    let Damage { first, last, place, proof, .. } = damage;
     let missing = match proof {
         Proof::Committed => format!(
             "acknowledged events with LSN {first} to {last} are missing or unreadable (segment \
@@ -131,8 +188,8 @@ fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage) -> Failure {
     };
     let text = format!(
         "the log of shard {shard} in {} is damaged: {missing}. The node does not start, because \
-         it would go on as if they had never been. Run `duolog verify` for the whole picture and \
-         restore the data directory from a backup",
+         it would go on as if they had never been. Run `duolog verify` for the whole picture, and \
+         {advice}",
         dir.path().display(),
     );
     Failure::new(Exit::LogDamaged, text)
@@ -155,10 +212,11 @@ fn missing(
     source: &mut DirSource,
     flushed: Generation,
     end: &LogEnd,
-) -> std::io::Result<Option<Damage>> {
+    identity: LogIdentity,
+) -> std::io::Result<Option<(Damage, Gap)>> {
     let found = source.segments()?;
     let mut before = None;
-    let mut gap: Option<(Generation, Lsn)> = None;
+    let mut gap: Option<(Generation, LogEnd, Place)> = None;
     for generation in (1..=flushed.0).map(Generation) {
         let there = found.binary_search_by_key(&generation, |(known, _)| *known);
         let size = there.map_or(0, |index| found[index].1);
@@ -167,38 +225,44 @@ fn missing(
             header.generation == generation && u64::from(header.size_bytes) == size
         });
         match (whole, gap) {
-            (Some(header), Some((at, first))) => {
-                return Ok(Some(damage(at, first, header.base.lsn)));
-            }
+            (Some(header), Some(gap)) => return Ok(Some(damage(gap, &header.base))),
             (Some(header), None) => before = Some(header),
             (None, None) => {
-                let last = before.map_or(Ok(Lsn(0)), |header| last_lsn(source, &header))?;
-                gap = Some((generation, last.next()));
+                let nothing = (empty_log(identity), Place::default());
+                let (end, place) = before.map_or(Ok(nothing), |header| walk(source, &header))?;
+                gap = Some((generation, end, place));
             }
             (None, Some(_)) => {}
         }
     }
-    Ok(gap.map(|(at, first)| damage(at, first, end.lsn)))
+    Ok(gap.map(|gap| damage(gap, end)))
 }
 
-fn damage(generation: Generation, first: Lsn, last: Lsn) -> Damage {
-    Damage { first, last, place: Place { generation, offset: 0 }, proof: Proof::Committed }
+/// The events between the end of what is there and `next`, where the log is whole again.
+fn damage((generation, end, place): (Generation, LogEnd, Place), next: &LogEnd) -> (Damage, Gap) {
+    let (first, last, last_hash) = (end.lsn.next(), next.lsn, Some(next.hash));
+    let at = Place { generation, offset: 0 };
+    let damage = Damage { first, last, place: at, proof: Proof::Committed, last_hash };
+    (damage, Gap { end, place, known: Some((next.lsn, next.hash)), joins: true })
 }
 
-/// The last LSN in a segment, as far as its blocks' headers lead.
-fn last_lsn(source: &mut DirSource, segment: &SegmentHeader) -> std::io::Result<Lsn> {
-    let (mut lsn, mut offset) = (segment.base.lsn, u64::from(segment.align_bytes));
+/// The end of a segment and the place behind it, as far as its blocks' headers lead.
+fn walk(source: &mut DirSource, segment: &SegmentHeader) -> std::io::Result<(LogEnd, Place)> {
+    let (generation, align_bytes) = (segment.generation, segment.align_bytes);
+    let (mut end, mut place) = (segment.base, Place { generation, offset: align_bytes });
     loop {
         let mut bytes = [0; BLOCK_HEADER_BYTES];
-        let read = source.read(segment.generation, offset, &mut bytes)?;
-        match BlockHeader::decode(&bytes[..read]) {
-            Ok(header) if header.first_lsn == lsn.next() => {
-                lsn = header.last_lsn();
-                let end = offset + header.length() as u64;
-                offset = end.next_multiple_of(u64::from(segment.align_bytes));
-            }
-            _ => return Ok(lsn),
-        }
+        let read = source.read(generation, u64::from(place.offset), &mut bytes)?;
+        let header = match BlockHeader::decode(&bytes[..read]) {
+            Ok(header) if header.previous_hash == end.hash => header,
+            _ => return Ok((end, place)),
+        };
+        let behind = u64::from(place.offset) + header.length() as u64;
+        let behind = behind.next_multiple_of(u64::from(align_bytes));
+        let Ok(offset) = u32::try_from(behind) else { return Ok((end, place)) };
+        place.offset = offset;
+        let (lsn, hash) = (header.last_lsn(), header.hash);
+        end = LogEnd { lsn, hash, hlc: header.hlc, epoch: header.epoch };
     }
 }
 

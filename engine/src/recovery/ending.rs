@@ -42,6 +42,16 @@ pub struct Damage {
     pub place: Place,
     /// How that is known.
     pub proof: Proof,
+    /// The hash of the block that ends with `last`, as the block behind it names it. `None` when no
+    /// such block is there: then later events may be missing, too.
+    pub last_hash: Option<BlockHash>,
+}
+
+/// How a row of blocks begins.
+#[derive(Clone, Copy, Debug)]
+struct RowStart {
+    first: Lsn,
+    previous_hash: BlockHash,
 }
 
 /// What lies behind the end of a log, gathered in the order of the files.
@@ -54,12 +64,11 @@ pub(super) struct Behind {
     blocks_prove: bool,
     blocks: u32,
     newest_stamp: Hlc,
-    /// Blocks that follow each other by hash without a gap: first LSN of the first, hash of the
-    /// last.
-    row: Option<(Lsn, BlockHash)>,
-    /// The highest LSN that is known to have been committed, and the first LSN of the row of
-    /// blocks that ends with whoever says so, if it is there.
-    proof: Option<(Lsn, Option<Lsn>)>,
+    /// Blocks that follow each other by hash without a gap, and the hash of the last.
+    row: Option<(RowStart, BlockHash)>,
+    /// The highest LSN that is known to have been committed, and the row of blocks that ends with
+    /// whoever says so, if it is there.
+    proof: Option<(Lsn, Option<RowStart>)>,
     /// A file is missing or was cut.
     file_lost: bool,
     /// First place where a newer program has written.
@@ -79,10 +88,11 @@ impl Behind {
     pub(super) fn block(&mut self, header: &BlockHeader) {
         self.blocks += 1;
         self.newest_stamp = self.newest_stamp.max(header.hlc);
+        let (first, previous_hash) = (header.first_lsn, header.previous_hash);
         let (row, _) = self
             .row
             .filter(|(_, last)| *last == header.previous_hash)
-            .unwrap_or((header.first_lsn, header.hash));
+            .unwrap_or((RowStart { first, previous_hash }, header.hash));
         self.row = Some((row, header.hash));
         let known = self.proof.map_or(self.end.lsn, |(lsn, _)| lsn);
         // D4: a commit mark beyond the end is proof.
@@ -111,18 +121,20 @@ impl Behind {
     /// The kind of end. The log ends at `place`; `first` is the first segment that was looked at.
     pub(super) fn ending(&self, first: Generation, place: Place) -> Result<Ending, RecoverError> {
         let missing = self.end.lsn.next();
-        let (proof, last) = match self.proof {
+        let (proof, last, last_hash) = match self.proof {
             // A block with proof names its past by hash, so the row of blocks that ends with it
             // belongs to this log: missing is what comes before the row. When nothing does, the
             // segment's header is missing, and with it all of its events.
-            Some((_, Some(row))) if row > missing => (Proof::Committed, Lsn(row.0 - 1)),
-            Some((proof, _)) => (Proof::Committed, proof),
-            None if self.file_lost => (Proof::FileLost, missing),
+            Some((_, Some(row))) if row.first > missing => {
+                (Proof::Committed, Lsn(row.first.0 - 1), Some(row.previous_hash))
+            }
+            Some((proof, _)) => (Proof::Committed, proof, None),
+            None if self.file_lost => (Proof::FileLost, missing, None),
             None => return self.undamaged(),
         };
         let begun = place.generation >= first;
         let place = if begun { place } else { Place { generation: first, offset: 0 } };
-        Ok(Ending::Damaged(Damage { first: missing, last, place, proof }))
+        Ok(Ending::Damaged(Damage { first: missing, last, place, proof, last_hash }))
     }
 
     fn undamaged(&self) -> Result<Ending, RecoverError> {

@@ -31,6 +31,17 @@ pub enum Purpose {
     },
     /// Heartbeats.
     Heartbeat,
+    /// Committed blocks for a node that has not started, because its log is damaged. The hello's
+    /// epoch is what it has promised, and is not judged.
+    Fetch {
+        /// The shard.
+        shard: ShardId,
+        /// Where the part of its log ends that is whole: the first block wanted continues it.
+        end: LogEnd,
+        /// The last LSN wanted; [`Lsn`] of `u64::MAX` for everything committed, which only a node
+        /// that leads can tell.
+        last: Lsn,
+    },
 }
 
 /// The leader's first message on a connection that it has opened.
@@ -79,11 +90,12 @@ impl PeerHello {
     ///
     /// Panics above 64 marks or an address of 255 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let (purpose, shard, end, marks) = match &self.purpose {
+        let (purpose, shard, end, marks, last) = match &self.purpose {
             Purpose::Shard { shard, end, marks, complete } => {
-                (if *complete { 0_u8 } else { 2 }, *shard, end, &marks[..])
+                (if *complete { 0_u8 } else { 2 }, *shard, end, &marks[..], None)
             }
-            Purpose::Heartbeat => (1, ShardId(0), &NO_END, &[][..]),
+            Purpose::Heartbeat => (1, ShardId(0), &NO_END, &[][..], None),
+            Purpose::Fetch { shard, end, last } => (3, *shard, end, &[][..], Some(last)),
         };
         assert!(marks.len() <= PEER_MARKS_MAX, "a hello has at most 64 epoch marks");
         let address = self.client_address.as_bytes();
@@ -104,6 +116,9 @@ impl PeerHello {
                 out.extend_from_slice(&mark.epoch.0.to_le_bytes());
                 out.extend_from_slice(&mark.lsn.0.to_le_bytes());
                 out.extend_from_slice(&mark.hash);
+            }
+            if let Some(last) = last {
+                out.extend_from_slice(&last.0.to_le_bytes());
             }
             out.extend_from_slice(address);
         });
@@ -146,18 +161,22 @@ impl PeerHello {
             };
             marks.push(mark().map_err(short(HELLO))?);
         }
-        let address = cursor.take(address_length).map_err(short(HELLO))?;
-        let client_address = text("client address", address)?.to_owned();
-        ends(HELLO, cursor.rest())?;
         let purpose = match purpose {
             0 | 2 => Purpose::Shard { shard, end, marks, complete: purpose == 0 },
             1 if shard == ShardId(0) && marks.is_empty() && end == NO_END => Purpose::Heartbeat,
-            1 => return Err(BodyError::Reserved(HELLO)),
+            3 if marks.is_empty() => {
+                let last = Lsn(cursor.u64().map_err(short(HELLO))?);
+                Purpose::Fetch { shard, end, last }
+            }
+            1 | 3 => return Err(BodyError::Reserved(HELLO)),
             other => {
                 let value = other.into();
                 return Err(BodyError::UnknownValue { field: "purpose", value });
             }
         };
+        let address = cursor.take(address_length).map_err(short(HELLO))?;
+        let client_address = text("client address", address)?.to_owned();
+        ends(HELLO, cursor.rest())?;
         Ok(Self {
             epoch,
             cluster,
@@ -264,6 +283,10 @@ mod tests {
         }
         let heartbeat = PeerHello { purpose: Purpose::Heartbeat, ..hello(0) };
         assert_eq!(round_trip(&heartbeat), (24 + 120 + 3, heartbeat));
+        let end = LogEnd { lsn: Lsn(9), hash: [8; 32], hlc: Hlc(7), epoch: LeaseEpoch(6) };
+        let purpose = Purpose::Fetch { shard: ShardId(3), end, last: Lsn(u64::MAX) };
+        let fetch = PeerHello { purpose, ..hello(0) };
+        assert_eq!(round_trip(&fetch), (24 + 120 + 8 + 3, fetch));
     }
 
     #[test]
@@ -290,7 +313,9 @@ mod tests {
         body[10] = 1;
         assert_eq!(decode(&body), wrong(BodyError::Reserved("hello")), "heartbeats have no log");
         body[10] = 3;
-        let purpose = BodyError::UnknownValue { field: "purpose", value: 3 };
+        assert_eq!(decode(&body), wrong(BodyError::Reserved("hello")), "nor has a fetch marks");
+        body[10] = 4;
+        let purpose = BodyError::UnknownValue { field: "purpose", value: 4 };
         assert_eq!(decode(&body), wrong(purpose));
     }
 }

@@ -15,6 +15,7 @@ use super::promise::PromiseFile;
 use super::store::{self, Runner};
 use crate::datadir::Identity;
 use crate::exit::{Exit, Failure};
+use crate::serve::repair::Lender;
 use crate::settings::Settings;
 
 /// See the module.
@@ -26,6 +27,8 @@ pub struct PairBoot {
     pub runner: Runner,
     /// The epoch on disk.
     pub promised: LeaseEpoch,
+    /// Where a damaged log gets its blocks back from.
+    pub lender: Lender,
 }
 
 impl PairBoot {
@@ -41,7 +44,7 @@ impl PairBoot {
         let promised = PromiseFile::new(path).read();
         let promised =
             promised.map_err(|error| Failure::new(Exit::DataDirMismatch, error.to_string()))?;
-        let (store, runner) = store::channel(client);
+        let (store, runner) = store::channel(client.clone());
         let count = settings.shards.count;
         let advertised = |name: &Option<String>, listen: std::net::SocketAddr| {
             name.clone().unwrap_or_else(|| listen.to_string())
@@ -65,7 +68,9 @@ impl PairBoot {
             data_dir: path.to_owned(),
             is_new,
         };
-        Ok((identity, Self { settings: Arc::new(pair), runner, promised }))
+        let settings = Arc::new(pair);
+        let lender = Lender { settings: Arc::clone(&settings), client: client.once(), promised };
+        Ok((identity, Self { settings, runner, promised, lender }))
     }
 }
 

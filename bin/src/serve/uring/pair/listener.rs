@@ -82,7 +82,7 @@ async fn hand_on(control: Rc<Control>, wire: Rc<Wire>, hello: PeerHello, reader:
     }
     match &hello.purpose {
         Purpose::Heartbeat => heartbeat::serve(control, wire, hello, reader).await,
-        Purpose::Shard { shard, .. } => {
+        Purpose::Shard { shard, .. } | Purpose::Fetch { shard, .. } => {
             let (shard, rest) = (*shard, reader.unused().to_vec());
             let Ok(socket) = wire.duplicate() else { return };
             let hello = Box::new(hello);
@@ -126,7 +126,9 @@ fn objection(control: &Control, hello: &PeerHello) -> Option<PeerRefused> {
         return refuse(PeerReason::Layout, text);
     }
     match hello.purpose {
-        Purpose::Shard { shard, .. } if shard.0 >= settings.shard_count => {
+        Purpose::Shard { shard, .. } | Purpose::Fetch { shard, .. }
+            if shard.0 >= settings.shard_count =>
+        {
             refuse(PeerReason::ShardCount, format!("there is no shard {shard} here"))
         }
         _ => None,

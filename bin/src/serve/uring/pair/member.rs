@@ -11,6 +11,7 @@ use duolog_engine::shard::{Actions, BlockRefused, Event, Shard};
 use duolog_lease::event::Refusal;
 use duolog_lease::grant::{Admission, Grant};
 use duolog_lease::in_sync::InSync;
+use duolog_net::peer::Purpose;
 use duolog_net::session::Session;
 use duolog_net::wire::{Consistency, ErrorFrame, NodeRole, Standing};
 
@@ -20,7 +21,7 @@ use super::garbage::Collector;
 use super::inlink::InLink;
 use super::outlink::OutLink;
 use super::upload::Uploads;
-use super::{inlink, promote};
+use super::{inlink, lend, promote};
 use crate::serve::cluster::PairSettings;
 use crate::serve::cluster::message::{Target, ToControl, ToShard};
 use crate::serve::inbox::Message;
@@ -58,6 +59,8 @@ pub(in crate::serve) struct Member {
     pub rebuilding: Cell<bool>,
     /// What is committed is on disk, so that a cut may begin.
     pub marked: Cell<bool>,
+    /// Blocks are being lent to a node whose log is damaged: to one at a time.
+    pub lending: Cell<bool>,
     /// Rings when writes or rebuilds are over.
     pub settled: Bell,
     /// What the control was told about this reign, so that it is told once.
@@ -88,6 +91,7 @@ impl Member {
             rebuilding: Cell::new(false),
             marked: Cell::new(false),
             settled: Bell::default(),
+            lending: Cell::new(false),
             told_caught_up: Cell::new(None),
             told_covered: Cell::new(None),
             told_standing: RefCell::default(),
@@ -163,7 +167,10 @@ impl ShardLoop {
                 self.step(Event::Drain);
             }
             ToShard::Refuse { from, epoch, refusal } => self.refuse_leader(from, epoch, refusal),
-            ToShard::Peer(socket) => inlink::accept(self, socket),
+            ToShard::Peer(socket) => match socket.hello.purpose {
+                Purpose::Fetch { .. } => lend::accept(self, socket),
+                _ => inlink::accept(self, socket),
+            },
             ToShard::Target(target) => {
                 member.target.replace(target);
                 member.target_changed.ring();

@@ -10,6 +10,7 @@ mod garbage;
 mod heartbeat;
 mod history;
 mod inlink;
+mod lend;
 mod listener;
 mod member;
 mod outlink;
