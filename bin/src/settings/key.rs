@@ -159,6 +159,12 @@ pub const KEYS: &[Key] = &[
         doc: "Serve alone, without a peer and without S3: every event has one copy, on this disk.",
     },
     Key {
+        name: "max_clock_drift_ms",
+        kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
+        fallback: Fallback::Number(500),
+        doc: "How far the clocks may lie apart; so long before its lease ends a leader stops.",
+    },
+    Key {
         name: "listen.client",
         kind: Kind::Address,
         fallback: Fallback::Text("127.0.0.1:7400"),
@@ -196,12 +202,6 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
         fallback: Fallback::Number(1500),
         doc: "How long a heartbeat carries the lease; then the follower challenges.",
-    },
-    Key {
-        name: "max_clock_drift_ms",
-        kind: Kind::Number { min: 1, max: TIMING_MS_MAX },
-        fallback: Fallback::Number(500),
-        doc: "How far the clocks may lie apart; so long before its lease ends a leader stops.",
     },
     Key {
         name: "shards.count",
