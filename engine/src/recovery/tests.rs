@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::block::{BLOCK_HEADER_BYTES, BlockSeal, seal};
+use crate::block::{BLOCK_HEADER_BYTES, BlockHash, BlockSeal, seal};
 use crate::ids::{IdempotencyKey, Revision};
 use crate::record::{AppendParts, EventParts, StreamRange, encode_append, encode_event};
 use crate::segment::SegmentHeader;
@@ -243,6 +243,17 @@ fn only_the_own_mark_proves_damage_in_a_pair() {
     assert_eq!(recovered.scan.ending, Ending::Torn { blocks: 1 });
     let (recovered, _) = recover_in_pair(&log, Some(end));
     assert_eq!(damage(&recovered), (2, 2, Proof::Committed));
+    assert_eq!(last_hash(&recovered), None, "the marked block is lost: nothing shows the rest");
+    let (recovered, _) = recover_in_pair(&log, Some(log.end));
+    assert_eq!(damage(&recovered), (2, 2, Proof::Committed));
+    assert_eq!(last_hash(&recovered), Some(end.hash), "the marked block names the one before");
+}
+
+fn last_hash(recovered: &Recovered) -> Option<BlockHash> {
+    match recovered.scan.ending {
+        Ending::Damaged(damage) => damage.last_hash,
+        ending => panic!("{ending:?}"),
+    }
 }
 
 fn identity() -> LogIdentity {
