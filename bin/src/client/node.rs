@@ -17,8 +17,8 @@ Examples:
 The ids are those of `duolog status`. Start the newcomer first, with an empty data directory and
 the settings of the lost node: it copies everything before it counts. A node that still answers is
 replaced with --force only. A member is never removed without one that takes its place: what only
-it held would be on one disk. The command goes to the node that leads and is sent once; if its answer is lost, the exit code is 5. Exit code 4: refused,
-nothing was changed.";
+it held would be on one disk. The command goes to the node that leads and is sent once; if its
+answer is lost, the exit code is 5. Exit code 4: refused, nothing was changed.";
 
 /// `duolog node`
 #[derive(Debug, Subcommand)]
