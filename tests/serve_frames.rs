@@ -101,7 +101,7 @@ fn bytes_that_are_no_frame_get_one_error_and_a_close() {
         ("a wrong checksum", header(set(4, 0x5a), false), bad),
         ("a damaged body", header(set(25, b'x'), false), bad),
         ("kind 0", header(set(8, 0), true), bad),
-        ("kind 12", header(set(8, 12), true), bad),
+        ("kind 99", header(set(8, 99), true), bad),
         ("kind 256", header(set(9, 1), true), bad),
         ("the first reserved field", header(set(10, 1), true), bad),
         ("the second reserved field", header(set(15, 0x80), true), bad),
