@@ -95,7 +95,7 @@ pub struct Inbox {
     bell: UnixStream,
     /// Grows whenever the shard's loop runs; the watchdog reads it.
     pub ticks: AtomicU64,
-    /// Requests that the shard has not answered; the watchdog reads it.
+    /// Requests that the shard has not answered, and a promotion; the watchdog reads it.
     pub work: AtomicU64,
     /// The shard's newest committed event; answers about the node's status read it.
     pub committed: AtomicU64,

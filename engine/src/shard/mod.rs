@@ -296,6 +296,17 @@ impl Shard {
         }
     }
 
+    /// The bytes of the newest block that begins with this LSN or before it, while they are in
+    /// memory: the block that has this LSN, if the log reaches that far.
+    #[must_use]
+    pub fn in_memory_block_up_to(&self, lsn: Lsn) -> Option<&[u8]> {
+        let behind = self.closed.partition_point(|block| block.first_lsn <= lsn);
+        match behind.checked_sub(1).and_then(|at| self.closed.get(at)) {
+            Some(block) => Some(&block.bytes),
+            None => self.recent.block_up_to(lsn),
+        }
+    }
+
     /// The segment that is being written, if there is one.
     #[must_use]
     pub fn active_generation(&self) -> Option<Generation> {

@@ -81,6 +81,13 @@ impl Recent {
         let found = self.blocks.get(at).filter(|block| block.first_lsn == first_lsn);
         found.map(|Kept { start, length, .. }| &self.ring[*start..*start + *length])
     }
+
+    /// The newest block that begins with this LSN or before it, when it is here.
+    pub(super) fn block_up_to(&self, lsn: Lsn) -> Option<&[u8]> {
+        let behind = self.blocks.partition_point(|block| block.first_lsn <= lsn);
+        let Kept { start, length, .. } = *self.blocks.get(behind.checked_sub(1)?)?;
+        Some(&self.ring[start..start + length])
+    }
 }
 
 #[cfg(test)]
@@ -118,6 +125,7 @@ mod tests {
                     prop_assert!(found.is_none_or(|found| found == &bytes[..]));
                     let lsn = Lsn((kept.len() - age) as u64);
                     prop_assert_eq!(recent.block(lsn), found);
+                    prop_assert!(found.is_none() || recent.block_up_to(lsn) == found);
                     // The ring's end and the block hit last may waste a block's length each.
                     let fits = newer + 2 * 1_500 <= max_bytes && age < recent.blocks_max;
                     prop_assert!(found.is_some() || !fits, "block {age} of {max_bytes} is gone");

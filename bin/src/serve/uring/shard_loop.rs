@@ -227,7 +227,8 @@ impl ShardLoop {
         if self.shard.borrow().wants_flush() {
             self.committer.ring();
         }
-        self.inbox().work.store(self.requests.borrow().len() as u64, Ordering::Relaxed);
+        let work = self.requests.borrow().len() as u64 + u64::from(self.works_for_the_pair());
+        self.inbox().work.store(work, Ordering::Relaxed);
         self.inbox().committed.store(self.shard.borrow().committed().lsn.0, Ordering::Relaxed);
         self.tick();
     }

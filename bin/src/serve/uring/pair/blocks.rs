@@ -7,12 +7,13 @@ use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use duolog_engine::bytes::align_up;
 use duolog_engine::ids::{Lsn, Place};
 use duolog_engine::replica::BlockEnd;
+use duolog_engine::shard::Shard;
 
 use crate::serve::uring::fetch::{FetchError, RecordFetch};
 use crate::serve::uring::shard_loop::ShardLoop;
 
 /// Read ahead while walking, bytes: a follower that copies the log is to be fed at disk speed.
-const AHEAD_BYTES: usize = 1 << 20;
+const AHEAD_BYTES: usize = 4 << 20;
 
 /// A position in the log.
 #[derive(Debug, Default)]
@@ -115,6 +116,18 @@ fn behind(place: Place, header: &BlockHeader, align_bytes: u32) -> Result<Place,
     Ok(Place { offset: end.ok_or(FetchError::Misplaced(place))?, ..place })
 }
 
+/// The end of the block that has the event `lsn`, as far as memory tells: a walk from the beginning
+/// of the segment takes long, and clients wait for a promotion. Reigns mostly begin where the one
+/// before ended, or just before that.
+fn known_end(machine: &Shard, lsn: Lsn) -> Option<BlockEnd> {
+    if let Some(mark) = machine.epoch_marks().iter().rev().find(|mark| mark.lsn == lsn) {
+        return Some(BlockEnd { lsn, hash: mark.hash });
+    }
+    let header = BlockHeader::decode(machine.in_memory_block_up_to(lsn)?).ok()?;
+    let holds = header.first_lsn <= lsn && lsn <= header.last_lsn();
+    holds.then(|| BlockEnd { lsn: header.last_lsn(), hash: header.hash })
+}
+
 /// The block of the own log, all of it durable, that ends exactly at `lsn`.
 pub(super) async fn end_at(
     shard: &Rc<ShardLoop>,
@@ -126,6 +139,9 @@ pub(super) async fn end_at(
     };
     if lsn == end.lsn {
         return Ok(Some(BlockEnd::of(&end)));
+    }
+    if let Some(found) = known_end(&shard.shard.borrow(), lsn).filter(|_| lsn < end.lsn) {
+        return Ok((found.lsn == lsn).then_some(found));
     }
     let start = shard.log_map.borrow().start(lsn, align_bytes);
     let Some((mut place, mut next)) = start.filter(|_| lsn < end.lsn) else { return Ok(None) };

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use duolog_engine::ids::{LeaseEpoch, Lsn, NodeId, ShardId};
 use duolog_engine::replica::garbage;
-use duolog_engine::shard::{Actions, BlockRefused, Event, Shard};
+use duolog_engine::shard::{Actions, BlockRefused, Event, Role, Shard};
 use duolog_lease::event::Refusal;
 use duolog_lease::grant::{Admission, Grant};
 use duolog_lease::in_sync::InSync;
@@ -293,6 +293,16 @@ impl ShardLoop {
             self.introduce(&mut connection.session.borrow_mut());
             connection.send(self);
         }
+    }
+
+    /// Whether somebody waits for this shard although no request does: clients for a promotion, the
+    /// leader for what is being written here, a follower for the log.
+    pub(in crate::serve) fn works_for_the_pair(&self) -> bool {
+        let Some(member) = &self.pair else { return false };
+        let shard = self.shard.borrow();
+        matches!(shard.role(), Role::Promoting { .. })
+            || shard.durable() != shard.end()
+            || member.outbound.borrow().as_ref().is_some_and(|link| link.feeds())
     }
 
     /// What the pair has to do after every step of the machine: publish, ack, go on sending.

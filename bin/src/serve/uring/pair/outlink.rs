@@ -272,6 +272,11 @@ impl OutLink {
         !self.wire.is_dead() && self.link.borrow().is_caught_up(committed)
     }
 
+    /// Whether the follower is being sent older parts of the log.
+    pub fn feeds(&self) -> bool {
+        !self.live.get() && !self.wire.is_dead()
+    }
+
     fn has_room(&self) -> bool {
         self.link.borrow().has_room() && self.wire.unsent_bytes() < UNSENT_PAUSE_BYTES
     }

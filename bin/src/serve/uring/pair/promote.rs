@@ -26,8 +26,9 @@ use crate::serve::cluster::store::{Ask, Lane, Told};
 use crate::serve::uring::notify::Notify;
 use crate::serve::uring::shard_loop::ShardLoop;
 
-/// How often is looked whether the reign is over, if nothing else happens.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often is looked whether the reign is over, if nothing else happens. Short: clients wait, and
+/// the timer also runs what the runtime has left lying (docs/adr/0002-waking-a-shard.md).
+const LOOK: Duration = Duration::from_millis(5);
 /// Pause after a listing that failed.
 const LIST_RETRY: Duration = Duration::from_millis(200);
 
