@@ -37,11 +37,13 @@ pub fn hand_over(nodes: &Nodes, writer: &Writer) -> Result<f64, PairError> {
     writer.longest_pause_ms(from_ns).ok_or(PairError::NoAck { after_s: ACK_MAX.as_secs() })
 }
 
-/// Kills the leader, starts it again when the other one leads, and waits until it could take over
-/// in its turn: the longest time without an ack, ms.
+/// Waits until the follower may take over by heartbeats alone, kills the leader, and starts it
+/// again when the other one leads: the longest time without an ack, ms.
 pub fn kill(nodes: &mut Nodes, writer: &Writer) -> Result<f64, PairError> {
     nodes.wait_until_healthy()?;
-    pause(AROUND);
+    // The reign that the follower found when it began to follow holds a lease by the store; only
+    // when that has run out do heartbeats alone decide.
+    pause(S3_LEASE + AROUND);
     let leader = nodes.leader()?;
     let from_ns = writer.now_ns();
     nodes.kill(leader);
@@ -52,8 +54,5 @@ pub fn kill(nodes: &mut Nodes, writer: &Writer) -> Result<f64, PairError> {
     let paused_ms = writer.longest_pause_ms(from_ns);
     nodes.restart(leader)?;
     nodes.wait_until_healthy()?;
-    // The lead that the restarted node finds holds a lease by the store; only when that has run
-    // out do heartbeats alone decide.
-    pause(S3_LEASE + AROUND);
     paused_ms.ok_or(PairError::NoAck { after_s: ACK_MAX.as_secs() })
 }

@@ -27,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub struct Copied {
     /// Payload copied, MiB.
     pub size_mib: f64,
-    /// From the command that names the newcomer until it has everything, seconds.
+    /// From the moment that the leader has found the newcomer until that has everything, seconds.
     pub took_s: f64,
     /// The disk's sequential rate, the mean of before and after, MiB/s.
     pub disk_mib_per_s: f64,
@@ -57,9 +57,13 @@ pub fn run(pair: &PairSettings, dir: &Path, nodes: &mut Nodes) -> Result<Copied,
     let memory = |nodes: &Nodes| nodes.process_id(leader).and_then(resident_mib);
     let (memory_before, mut memory_max) = (memory(nodes), memory(nodes));
     let request = serde_json::json!({"command": "replace", "dead": dead, "newcomer": newcomer});
-    let clock = Clock::start();
     nodes.command(&request.to_string())?;
+    let mut clock = Clock::start();
+    let mut linked = false;
     loop {
+        if !linked && is_linked(nodes, blank) {
+            (linked, clock) = (true, Clock::start());
+        }
         let now = memory(nodes);
         memory_max = memory_max.zip(now).map(|(one, other): (f64, f64)| one.max(other));
         if has_everything(nodes, leader, blank) {
@@ -108,6 +112,10 @@ fn fill(pair: &PairSettings, nodes: &Nodes, leader: usize) -> Result<f64, PairEr
         }
     }
     Ok(filled_mib)
+}
+
+fn is_linked(nodes: &Nodes, blank: usize) -> bool {
+    nodes.status(blank).is_some_and(|status| status["peer"]["connected"] == true)
 }
 
 fn has_everything(nodes: &Nodes, leader: usize, blank: usize) -> bool {
