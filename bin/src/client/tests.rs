@@ -93,8 +93,10 @@ fn operators_commands_tell_what_is_and_what_is_refused() {
     assert_eq!(nodes[0]["nodes"][0]["status"]["role"], "standalone");
     let (_, people) = run(&server, &["status"]);
     assert!(people.lines().nth(1).unwrap().ends_with("standalone  -      -      -           -"));
-    let dead = ["node", "replace", "--dead", "6f1c4a52-2d3b-4d56-9e0c-0a4c5b0b8a11"];
-    for arguments in [&["handoff"][..], &dead] {
+    let (dead, newcomer) =
+        ("6f1c4a52-2d3b-4d56-9e0c-0a4c5b0b8a11", "0b7c9a10-88aa-4f0e-b2c1-5d8f6f0d3e21");
+    let replace = ["node", "replace", "--dead", dead, "--newcomer", newcomer];
+    for arguments in [&["handoff"][..], &replace] {
         let failed = run(&server, arguments).0.unwrap_err();
         assert_eq!((failed.exit, failed.text.as_str()), (Exit::Refused, "there is no other node"));
     }
