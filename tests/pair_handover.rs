@@ -1,8 +1,10 @@
 //! Leadership that moves because somebody asked for it.
 
+use std::time::Duration;
+
 use duolog_net::wire::Copies;
 use duolog_tests::pair::{Pair, PairOptions, Timing};
-use duolog_tests::process::quiet;
+use duolog_tests::process::{pause, quiet};
 
 fn calm() -> PairOptions {
     PairOptions { timing: Timing::Calm, ..PairOptions::default() }
@@ -67,6 +69,35 @@ fn a_rolling_restart_under_load_loses_nothing() {
         }
     }
     pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);
+    let ledger = crowd.finish();
+    pair.reckon(&ledger);
+}
+
+/// Promised: a handover that cannot drain is called off, and the leader takes appends again in the
+/// same reign.
+/// Provoked: no second copy can be had when the handover begins: the bucket is away and the
+/// follower stands still; after it was called off the bucket returns.
+/// Broken: a leader that holds the lease and takes no append, another reign, an append lost or
+/// doubled.
+#[test]
+fn a_handover_that_is_called_off_leaves_a_leader_that_serves() {
+    let _alone = quiet();
+    let pair = Pair::found(calm());
+    let crowd = pair.crowd();
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);
+    let epoch = pair.until_leads(0).epoch();
+    pair.s3.faults().outage(true);
+    pair.freeze(1, true);
+    // Appends that nothing can cover are under way; no heartbeat is missed yet.
+    pause(Duration::from_millis(20));
+    pair.hand_over(0);
+    pair.until("the handover is called off", |pair| {
+        (pair.logged(0, "handover_cancelled") > 0).then_some(())
+    });
+    pair.s3.faults().outage(false);
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndS3, 100);
+    assert_eq!(pair.until_leads(0).epoch(), epoch, "{}", pair.story());
+    pair.freeze(1, false);
     let ledger = crowd.finish();
     pair.reckon(&ledger);
 }

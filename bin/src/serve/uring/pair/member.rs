@@ -141,8 +141,9 @@ impl ShardLoop {
         match message {
             ToShard::Told { id, told } => member.calls.told(id, told),
             ToShard::Grant(grant) => {
-                member.grant.set(grant);
+                let before = member.grant.replace(grant);
                 self.step(Event::Grant(grant));
+                self.resume_if_called_off(before, grant);
                 member.uploads.granted(self);
                 self.tell_standing();
             }
@@ -156,8 +157,7 @@ impl ShardLoop {
             ToShard::Promote { epoch } => {
                 self.stop_following();
                 member.reign.set(Some(epoch));
-                self.drained.set(false);
-                self.inbox().drained.store(false, Ordering::Release);
+                self.undrain();
                 self.step(Event::Promote { epoch });
                 promote::spawn(self, epoch);
             }
@@ -190,6 +190,24 @@ impl ShardLoop {
             }
             ToShard::Rebuilt(rebuilt) => super::rebuild::finish(self, *rebuilt),
         }
+    }
+
+    /// A handover that could not drain is called off by a grant that admits again.
+    fn resume_if_called_off(self: &Rc<Self>, before: Option<Grant>, after: Option<Grant>) {
+        let admits = |grant: Option<Grant>, admission| {
+            grant.is_some_and(|grant| grant.admission == admission)
+        };
+        if admits(before, Admission::Closed) && admits(after, Admission::Open) {
+            self.member().draining.set(None);
+            self.undrain();
+            self.step(Event::Resume);
+        }
+    }
+
+    /// Nothing is drained any more, for whoever looks.
+    fn undrain(&self) {
+        self.drained.set(false);
+        self.inbox().drained.store(false, Ordering::Release);
     }
 
     fn take_members(self: &Rc<Self>, in_sync: InSync, proposal: Option<InSync>) {
