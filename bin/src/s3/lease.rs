@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use duolog_lease::document::Document;
-use duolog_lease::ids::{ClusterId, parse_uuid};
+use duolog_lease::ids::ClusterId;
 use duolog_s3client::witness::Skew;
 use duolog_s3client::{Client, Error, Object};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::s3::{PATIENCE, client, failure};
 use crate::serve::clock::Clock;
-use crate::serve::cluster::objects::Keys;
+use crate::serve::cluster::objects::{Keys, id_in_lease};
 use crate::settings::Settings;
 use crate::settings::flags::SettingFlags;
 use crate::timestamp::rfc3339;
@@ -88,7 +88,7 @@ impl Shown {
             Failure::new(Exit::CheckFailed, text)
         })?;
         // A person asks about the lease that is there, whichever cluster's it is.
-        let cluster = cluster_of(&object.body).unwrap_or(ClusterId(0));
+        let cluster = ClusterId(id_in_lease(&object.body, "cluster").unwrap_or(0));
         let document = Document::decode(&object.body, cluster)
             .map_err(|error| Failure::new(Exit::CheckFailed, format!("{place}: {error}")))?;
         Ok(Self {
@@ -169,12 +169,6 @@ impl Shown {
             })),
         })
     }
-}
-
-/// The cluster that a lease names, if it can be read so far.
-fn cluster_of(body: &[u8]) -> Option<ClusterId> {
-    let document: Value = serde_json::from_slice(body).ok()?;
-    parse_uuid(document.get("cluster")?.as_str()?).map(ClusterId)
 }
 
 /// A length of time in its two largest units.

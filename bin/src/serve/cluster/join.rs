@@ -10,13 +10,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use duolog_engine::ids::ClusterId;
-use duolog_lease::ids::parse_uuid;
-use duolog_s3client::conformance::{self, Plan, Report, Verdict};
+use duolog_s3client::conformance::{self, Plan, Verdict};
 use duolog_s3client::etag::IfMatchForm;
 use duolog_s3client::{Client, Remedy};
 use serde::{Deserialize, Serialize};
 
-use super::objects::{Keys, NodeDocument};
+use super::objects::{Keys, NodeDocument, id_in_lease};
 use crate::datadir::{self, DataDirError, Identity};
 use crate::exit::{Exit, Failure};
 use crate::s3;
@@ -83,8 +82,11 @@ async fn prove(settings: &Settings, client: &Client, path: &Path) -> Result<(), 
         client.pin_form(form);
         return Ok(());
     }
+    let subfolder = settings.s3.subfolder.clone();
+    let plan = Plan { subfolder, rounds: PROBE_ROUNDS, ..Plan::default() };
+    tracing::info!(event = "s3_probe", "finding out whether the bucket can hold a lease");
     loop {
-        let report = match probe(settings, client).await {
+        let report = match conformance::ensure(client, &plan).await {
             Ok(report) => report,
             Err(error) if error.remedy() == Remedy::Retry => {
                 tracing::warn!(event = "waiting_for_s3", %error);
@@ -93,6 +95,7 @@ async fn prove(settings: &Settings, client: &Client, path: &Path) -> Result<(), 
             }
             Err(error) => return Err(s3::failure(&error)),
         };
+        tracing::info!(event = "s3_probed", verdict = report.sentence());
         if report.verdict == Verdict::Unsafe {
             let text = format!(
                 "{}. The node does not start: with such a store two nodes could lead at one time",
@@ -100,33 +103,13 @@ async fn prove(settings: &Settings, client: &Client, path: &Path) -> Result<(), 
             );
             return Err(Failure::new(Exit::StoreUnsafe, text));
         }
-        let form = report.form.unwrap_or_default();
-        client.pin_form(form);
         let (endpoint, bucket) = here;
-        let proven = Proven { endpoint, bucket, if_match_form: form.number() };
+        let proven = Proven { endpoint, bucket, if_match_form: client.form().number() };
         return write_proven(path, &proven).map_err(|error| {
             let text = format!("{} cannot be written: {error}", path.join(STORE_FILE).display());
             Failure::new(Exit::DataDirUnusable, text)
         });
     }
-}
-
-/// The report that is kept beside the lease, or a new one.
-async fn probe(settings: &Settings, client: &Client) -> Result<Report, duolog_s3client::Error> {
-    let subfolder = &settings.s3.subfolder;
-    if let Some(report) = Report::kept(client, subfolder).await?
-        && report.covers(client)
-    {
-        return Ok(report);
-    }
-    tracing::info!(event = "s3_probe", "finding out whether the bucket can hold a lease");
-    let plan = Plan { subfolder: subfolder.clone(), rounds: PROBE_ROUNDS, ..Plan::default() };
-    let report = conformance::run(std::slice::from_ref(client), &plan).await?;
-    if report.verdict == Verdict::Safe {
-        report.keep(client, subfolder).await?;
-    }
-    tracing::info!(event = "s3_probed", verdict = report.sentence());
-    Ok(report)
 }
 
 fn read_proven(path: &Path) -> Option<Proven> {
@@ -150,16 +133,14 @@ async fn cluster(
     let key = keys.lease();
     let found = client.get(&key).await.map_err(|error| s3::failure(&error))?;
     let Some(object) = found else { return Ok(None) };
-    let value: serde_json::Value = serde_json::from_slice(&object.body).unwrap_or_default();
-    let named = |field: &str| value.get(field).and_then(|text| parse_uuid(text.as_str()?));
-    let Some(cluster) = named("cluster") else {
+    let Some(cluster) = id_in_lease(&object.body, "cluster") else {
         let text = format!(
             "{key} names no cluster: some other program wrote it, or it is damaged; restore it, \
              or point s3.subfolder elsewhere"
         );
         return Err(Failure::new(Exit::DataDirMismatch, text));
     };
-    if let Some(leader) = named("leader") {
+    if let Some(leader) = id_in_lease(&object.body, "leader") {
         let key = keys.node(duolog_engine::ids::NodeId(leader));
         let found = client.get(&key).await.map_err(|error| s3::failure(&error))?;
         let document = found.and_then(|object| NodeDocument::decode(&object.body));

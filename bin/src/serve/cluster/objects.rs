@@ -1,6 +1,8 @@
 //! The cluster's objects: their keys, and what a node says of itself.
 
 use duolog_engine::ids::NodeId;
+use duolog_lease::ids::parse_uuid;
+use duolog_lease::machine::Identity;
 use duolog_s3client::key::{KeyError, ObjectKey};
 use serde::{Deserialize, Serialize};
 
@@ -93,8 +95,22 @@ impl NodeDocument {
     /// The node's identity.
     #[must_use]
     pub fn id(&self) -> Option<NodeId> {
-        duolog_lease::ids::parse_uuid(&self.node).map(NodeId)
+        parse_uuid(&self.node).map(NodeId)
     }
+
+    /// The node's identity, if it is another one of the same cluster.
+    #[must_use]
+    pub fn other(&self, own: &Identity) -> Option<NodeId> {
+        let same = self.cluster == own.cluster.to_string();
+        self.id().filter(|node| same && *node != own.node)
+    }
+}
+
+/// An id that the body of a lease names, whichever cluster's it is and whatever else it holds.
+#[must_use]
+pub fn id_in_lease(body: &[u8], field: &str) -> Option<u128> {
+    let document: serde_json::Value = serde_json::from_slice(body).ok()?;
+    parse_uuid(document.get(field)?.as_str()?)
 }
 
 #[cfg(test)]

@@ -90,8 +90,6 @@ pub struct Store {
 pub struct Counters {
     /// Calls, whatever they were.
     pub calls: AtomicU64,
-    /// Those that failed or stayed unknown.
-    pub failed: AtomicU64,
     /// How far the store's clock is ahead of this node's for certain, ms.
     pub skew_ms: AtomicI64,
 }
@@ -143,9 +141,6 @@ impl Runner {
                 };
                 if let Some(skew) = client.observed().skew {
                     counters.skew_ms.store(skew.certain_ms(), Ordering::Relaxed);
-                }
-                if matches!(told, Told::Failed(_) | Told::Unknown) {
-                    counters.failed.fetch_add(1, Ordering::Relaxed);
                 }
                 inbox.send_waiting(Message::Pair(ToShard::Told { id, told }));
             });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duolog_engine::ids::{LeaseEpoch, Lsn, NodeId, ShardId};
+use duolog_engine::ids::{LeaseEpoch, Lsn, ShardId};
 use duolog_net::peer::{PeerError, PeerHello, PeerMessage, PeerReader, Purpose};
 use duolog_s3client::Client;
 use duolog_s3client::key::ObjectKey;
@@ -116,16 +116,14 @@ impl Lender {
 
     async fn look(&self) -> Result<Vec<String>, LendError> {
         let failed = |error: duolog_s3client::Error| LendError::Bucket(error.to_string());
-        let (keys, identity) = (&self.settings.keys, self.settings.identity);
+        let keys = &self.settings.keys;
         let listed = self.client.list(ListQuery::prefix(keys.nodes())).await.map_err(failed)?;
         let mut found: Vec<(u64, String)> = Vec::new();
         for object in listed {
             let Ok(key) = ObjectKey::new(object.key) else { continue };
             let Some(object) = self.client.get(&key).await.map_err(failed)? else { continue };
             let Some(document) = NodeDocument::decode(&object.body) else { continue };
-            let other = |node: NodeId| node != identity.node;
-            if document.cluster == identity.cluster.to_string() && document.id().is_some_and(other)
-            {
+            if document.other(&self.settings.identity).is_some() {
                 found.push((document.started_ms, document.peer));
             }
         }

@@ -57,8 +57,6 @@ pub(in crate::serve) struct Control {
     pub leader_address: RefCell<(LeaseEpoch, String)>,
     /// The process is to end as soon as it neither leads nor hands over.
     pub stopping: Cell<bool>,
-    /// Rings when something changed that tasks of the control wait for.
-    pub changed: Notify,
 }
 
 impl Control {
@@ -85,7 +83,6 @@ impl Control {
             covered: RefCell::new(Tally::new(count)),
             leader_address: RefCell::default(),
             stopping: Cell::new(false),
-            changed: Notify::default(),
         })
     }
 
@@ -107,7 +104,6 @@ impl Control {
         for action in list {
             self.perform(action);
         }
-        self.changed.ring();
     }
 
     fn perform(self: &Rc<Self>, action: Action) {

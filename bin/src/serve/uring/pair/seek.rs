@@ -102,7 +102,8 @@ async fn look(control: &Rc<Control>) -> Vec<Target> {
             continue;
         };
         let Some(document) = NodeDocument::decode(&body) else { continue };
-        let Some(node) = document.id().filter(|node| is_wanted(control, &document, *node)) else {
+        let wanted = |node: &NodeId| control.machine.borrow().admits(*node).is_ok();
+        let Some(node) = document.other(&control.settings.identity).filter(wanted) else {
             continue;
         };
         if found.iter().any(|(_, target)| target.node == node) {
@@ -121,11 +122,4 @@ async fn look(control: &Rc<Control>) -> Vec<Target> {
     found.sort_by_key(|(started, target)| (Some(target.node) != other, u64::MAX - started));
     found.truncate(NEWCOMERS_MAX);
     found.into_iter().map(|(_, target)| target).collect()
-}
-
-fn is_wanted(control: &Control, document: &NodeDocument, node: NodeId) -> bool {
-    let identity = control.settings.identity;
-    document.cluster == identity.cluster.to_string()
-        && node != identity.node
-        && control.machine.borrow().admits(node).is_ok()
 }
