@@ -13,7 +13,7 @@ use duolog_net::peer::{
 };
 
 use super::control::Control;
-use super::wire::Wire;
+use super::wire::{Wire, within};
 use crate::serve::cluster::message::{Target, ToShard};
 
 /// How long the other node may take to answer a hello.
@@ -40,19 +40,16 @@ impl Outbound {
         let (cluster, from, commits) = (identity.cluster, identity.node, control.commits());
         let message = PeerHeartbeat { epoch, cluster, from, sent, wall, commits };
         self.last_sent.set(sent);
-        let mut frame = Vec::with_capacity(256);
-        message.encode(&mut frame);
-        self.wire.borrow().as_ref().is_some_and(|wire| wire.send(&[&frame]))
+        let wire = self.wire.borrow();
+        wire.as_ref().is_some_and(|wire| wire.say(|frame| message.encode(frame)))
     }
 
     /// Gives the reign away.
     pub fn resign(&self, control: &Control, epoch: LeaseEpoch) {
         let identity = &control.settings.identity;
         let (cluster, from, commits) = (identity.cluster, identity.node, control.commits());
-        let mut frame = Vec::with_capacity(256);
-        PeerResign { epoch, cluster, from, commits }.encode(&mut frame);
         if let Some(wire) = &*self.wire.borrow() {
-            wire.send(&[&frame]);
+            wire.say(|frame| PeerResign { epoch, cluster, from, commits }.encode(frame));
         }
     }
 
@@ -67,20 +64,15 @@ impl Outbound {
 /// Dials a candidate; whether it is the follower's end now. The connection is read in a task.
 pub(super) async fn dial(control: &Rc<Control>, epoch: LeaseEpoch, target: &Target) -> bool {
     let Ok(wire) = Wire::dial(target.address).await else { return false };
-    let mut frame = Vec::with_capacity(512);
-    control.settings.hello(epoch, Purpose::Heartbeat).encode(&mut frame);
+    let hello = control.settings.hello(epoch, Purpose::Heartbeat);
     let mut reader = PeerReader::of_dialled();
     let answered = async {
-        if !wire.send(&[&frame]) {
+        if !wire.say(|frame| hello.encode(frame)) {
             return None;
         }
         next(&wire, &mut reader).await
     };
-    let late = async {
-        glommio::timer::sleep(WELCOME_MAX).await;
-        None
-    };
-    match futures_lite::future::or(answered, late).await {
+    match within(WELCOME_MAX, answered).await {
         Some(Owned::Welcome(welcome)) if welcome.from == target.node => {}
         Some(Owned::Refused(refused)) => {
             let (node, reason) = (target.node, refused.text.as_str());
@@ -162,18 +154,15 @@ impl Inbound {
     /// Acks a heartbeat of `to`.
     pub fn ack(&self, to: NodeId, own: NodeId, epoch: LeaseEpoch, sent: MonoMs, wall: WallMs) {
         if self.from == to {
-            let mut frame = Vec::with_capacity(128);
-            PeerHeartbeatAcked { epoch, from: own, sent, wall }.encode(&mut frame);
-            self.wire.send(&[&frame]);
+            let acked = PeerHeartbeatAcked { epoch, from: own, sent, wall };
+            self.wire.say(|frame| acked.encode(frame));
         }
     }
 
     /// Refuses a heartbeat of `to`.
     pub fn refuse(&self, to: NodeId, refused: &PeerRefused) {
         if self.from == to {
-            let mut frame = Vec::with_capacity(256);
-            refused.encode(&mut frame);
-            self.wire.send(&[&frame]);
+            self.wire.say(|frame| refused.encode(frame));
         }
     }
 }
@@ -185,13 +174,12 @@ pub(super) async fn serve(
     hello: PeerHello,
     reader: PeerReader,
 ) {
-    let mut frame = Vec::with_capacity(256);
     let identity = control.settings.identity;
     let promised = control.promised();
     let (epoch, cluster, from) = (hello.epoch, identity.cluster, identity.node);
     let (end, committed) = (PeerWelcome::NO_END, Lsn(0));
-    PeerWelcome { epoch, cluster, from, promised, end, committed }.encode(&mut frame);
-    if !wire.send(&[&frame]) {
+    let welcome = PeerWelcome { epoch, cluster, from, promised, end, committed };
+    if !wire.say(|frame| welcome.encode(frame)) {
         return;
     }
     let inbound = Rc::new(Inbound { wire: Rc::clone(&wire), from: hello.from });

@@ -87,11 +87,10 @@ async fn serve(shard: &Rc<ShardLoop>, link: &Rc<InLink>) {
     };
     let identity = shard.member().settings.identity;
     let (cluster, from, promised) = (identity.cluster, identity.node, epoch);
-    let mut frame = Vec::with_capacity(256);
-    PeerWelcome { epoch, cluster, from, promised, end, committed }.encode(&mut frame);
+    let welcome = PeerWelcome { epoch, cluster, from, promised, end, committed };
     link.acked.set(end.lsn);
     tracing::info!(event = "follows", shard = shard.id().0, epoch = epoch.0, lsn = end.lsn.0);
-    if link.wire.send(&[&frame]) {
+    if link.wire.say(|frame| welcome.encode(frame)) {
         take_blocks(shard, link).await;
     }
 }
@@ -224,9 +223,7 @@ impl InLink {
     }
 
     fn send(&self, refused: &PeerRefused) {
-        let mut frame = Vec::with_capacity(512);
-        refused.encode(&mut frame);
-        self.wire.send(&[&frame]);
+        self.wire.say(|frame| refused.encode(frame));
     }
 
     /// A block is not the next one here: the leader has to begin anew.
@@ -239,9 +236,7 @@ impl InLink {
     pub fn ack(&self, epoch: LeaseEpoch, durable: Lsn, committed: Lsn) {
         if self.engaged.get() && epoch == self.hello.epoch && durable > self.acked.get() {
             self.acked.set(durable);
-            let mut frame = Vec::with_capacity(64);
-            PeerAcked { epoch, durable, committed }.encode(&mut frame);
-            self.wire.send(&[&frame]);
+            self.wire.say(|frame| PeerAcked { epoch, durable, committed }.encode(frame));
         }
     }
 

@@ -11,7 +11,7 @@ use duolog_net::peer::{
 };
 
 use super::blocks::{BlockWalk, end_at};
-use super::wire::{UNSENT_MAX_BYTES, Wire};
+use super::wire::{UNSENT_PAUSE_BYTES, Wire};
 use crate::serve::cluster::message::PeerSocket;
 use crate::serve::uring::shard_loop::ShardLoop;
 
@@ -21,8 +21,6 @@ const COMMIT_MAX: Duration = Duration::from_secs(10);
 const TAKE_MAX: Duration = Duration::from_secs(10);
 /// Pause before looking again. Nothing rings when a socket has taken bytes.
 const LOOK: Duration = Duration::from_millis(5);
-/// Bytes left with the socket before the sender waits.
-const UNSENT_PAUSE_BYTES: usize = UNSENT_MAX_BYTES / 8;
 
 /// A connection whose hello asks for blocks comes to this shard.
 pub(super) fn accept(shard: &Rc<ShardLoop>, socket: PeerSocket) {
@@ -42,9 +40,8 @@ pub(super) fn accept(shard: &Rc<ShardLoop>, socket: PeerSocket) {
         if let Err((reason, text)) = outcome {
             tracing::warn!(event = "not_lent", shard = shard.id().0, from = %hello.from, text);
             let own = shard.member().settings.identity.node;
-            let mut frame = Vec::with_capacity(512);
-            PeerRefused::new(hello.epoch, own, reason, text).encode(&mut frame);
-            wire.send(&[&frame]);
+            let refused = PeerRefused::new(hello.epoch, own, reason, text);
+            wire.say(|frame| refused.encode(frame));
         }
         taken(&wire, 0).await;
         wire.shut();
@@ -77,10 +74,8 @@ async fn lend(shard: &Rc<ShardLoop>, wire: &Rc<Wire>, hello: &PeerHello) -> Resu
         let machine = shard.shard.borrow();
         (machine.durable(), machine.committed().lsn)
     };
-    let mut frame = Vec::with_capacity(256);
-    PeerWelcome { epoch, cluster, from, promised, end: own_end, committed: known }
-        .encode(&mut frame);
-    wire.send(&[&frame]);
+    let welcome = PeerWelcome { epoch, cluster, from, promised, end: own_end, committed: known };
+    wire.say(|frame| welcome.encode(frame));
     let (mut walk, mut block) = (BlockWalk::default(), Vec::new());
     let mut next = end.lsn.next();
     while next <= last {
@@ -93,9 +88,7 @@ async fn lend(shard: &Rc<ShardLoop>, wire: &Rc<Wire>, hello: &PeerHello) -> Resu
         wire.send(&[&block_frame_header(epoch, block.len()), &block]);
         next = header.last_lsn().next();
     }
-    frame.clear();
-    PeerCommit { epoch, lsn: last }.encode(&mut frame);
-    wire.send(&[&frame]);
+    wire.say(|frame| PeerCommit { epoch, lsn: last }.encode(frame));
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use glommio::net::TcpListener;
 
 use super::control::Control;
 use super::heartbeat;
-use super::wire::Wire;
+use super::wire::{Wire, within};
 use crate::serve::cluster::message::{PeerSocket, ToShard};
 
 /// Connections that have not said hello yet, at most: only the other node has a reason to come.
@@ -65,19 +65,13 @@ async fn greet(wire: &Wire) -> Option<(PeerHello, PeerReader)> {
             }
         }
     };
-    let late = async {
-        glommio::timer::sleep(HELLO_MAX).await;
-        None
-    };
-    futures_lite::future::or(hello, late).await
+    within(HELLO_MAX, hello).await
 }
 
 async fn hand_on(control: Rc<Control>, wire: Rc<Wire>, hello: PeerHello, reader: PeerReader) {
     if let Some(refused) = objection(&control, &hello) {
         tracing::warn!(event = "peer_hello_refused", from = %hello.from, reason = refused.text);
-        let mut frame = Vec::with_capacity(512);
-        refused.encode(&mut frame);
-        wire.send(&[&frame]);
+        wire.say(|frame| refused.encode(frame));
         return;
     }
     match &hello.purpose {

@@ -13,6 +13,7 @@ mod inlink;
 mod lend;
 mod listener;
 mod member;
+mod object;
 mod outlink;
 mod promote;
 mod rebuild;

@@ -16,7 +16,7 @@ use duolog_net::peer::{
 };
 
 use super::blocks::BlockWalk;
-use super::wire::{UNSENT_MAX_BYTES, Wire};
+use super::wire::{UNSENT_PAUSE_BYTES, Wire, within};
 use crate::serve::cluster::message::{Target, ToControl};
 use crate::serve::uring::notify::Notify;
 use crate::serve::uring::shard_loop::ShardLoop;
@@ -29,8 +29,6 @@ const REFUSED_RETRY: Duration = Duration::from_millis(500);
 const WELCOME_MAX: Duration = Duration::from_secs(60);
 /// How often the progress of a copy is told, ms.
 const PROGRESS_MS: u64 = 2_000;
-/// Bytes left with the socket before the sender waits for acks.
-const UNSENT_PAUSE_BYTES: usize = UNSENT_MAX_BYTES / 8;
 
 /// What a hello says of this reign; fixed at promotion.
 #[derive(Clone, Debug)]
@@ -96,9 +94,7 @@ async fn connect(
         marks: reign.marks.clone(),
         complete: reign.complete,
     };
-    let mut frame = Vec::with_capacity(4096);
-    shard.member().settings.hello(reign.epoch, purpose).encode(&mut frame);
-    wire.send(&[&frame]);
+    wire.say(|frame| shard.member().settings.hello(reign.epoch, purpose).encode(frame));
     let mut reader = PeerReader::of_dialled();
     let welcome = welcome(shard, &wire, &mut reader, target).await;
     let Some(welcome) = welcome else {
@@ -150,11 +146,7 @@ async fn welcome(
             }
         }
     };
-    let late = async {
-        glommio::timer::sleep(WELCOME_MAX).await;
-        None
-    };
-    futures_lite::future::or(answered, late).await
+    within(WELCOME_MAX, answered).await
 }
 
 /// Serves the connection until it ends.
@@ -307,9 +299,7 @@ impl OutLink {
     /// Tells the follower what is committed when no block carries it.
     pub fn tell_committed(&self, committed: Lsn, end: Lsn) {
         if let Some(lsn) = self.link.borrow_mut().mark_to_tell(committed, end) {
-            let mut frame = Vec::with_capacity(64);
-            PeerCommit { epoch: self.epoch, lsn }.encode(&mut frame);
-            self.wire.send(&[&frame]);
+            self.wire.say(|frame| PeerCommit { epoch: self.epoch, lsn }.encode(frame));
         }
     }
 

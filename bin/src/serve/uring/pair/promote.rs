@@ -9,18 +9,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use duolog_engine::ids::{LeaseEpoch, Lsn};
 use duolog_engine::replica::BlockEnd;
-use duolog_engine::replica::chain::header::{ObjectKind, Packing};
-use duolog_engine::replica::chain::object::{Object, ObjectParts, encode, encode_seal};
-use duolog_engine::replica::chain::{ObjectId, ObjectPlace, Seq, shard_prefix};
+use duolog_engine::replica::chain::header::ObjectKind;
+use duolog_engine::replica::chain::object::{LsnRange, Object, encode_seal};
+use duolog_engine::replica::chain::{ObjectPlace, Seq, shard_prefix};
 use duolog_engine::replica::promotion::{
     Action, Ended, Event, GetAnswer, ObjectFacts, Promotion, PromotionStart, PutOutcome,
 };
 use duolog_engine::shard::Event as ShardEvent;
 use duolog_lease::event::PromotionFailure;
 
-use super::blocks::{self, BlockWalk};
+use super::object::{self, NotMade};
 use super::outlink::ReignLog;
-use super::rebuild;
+use super::{blocks, rebuild};
 use crate::serve::cluster::message::ToControl;
 use crate::serve::cluster::store::{Ask, Lane, Told};
 use crate::serve::uring::notify::Notify;
@@ -151,11 +151,6 @@ impl Driver {
         futures_lite::future::or(self.arrived.wait(), late).await;
     }
 
-    fn id(&self, epoch: LeaseEpoch, seq: Seq) -> ObjectId {
-        let cluster = self.shard.member().settings.identity.cluster;
-        ObjectId { cluster, place: ObjectPlace { shard: self.shard.id(), epoch, seq } }
-    }
-
     async fn ask(&self, ask: Ask) -> Told {
         self.shard.member().calls.ask(Lane::Lease, ask).await
     }
@@ -171,7 +166,7 @@ impl Driver {
             Action::PutSeal { epoch, seq } => {
                 let mut body = Vec::new();
                 let node = self.shard.member().settings.identity.node;
-                encode_seal(self.id(epoch, seq), node, self.epoch, &mut body);
+                encode_seal(object::id(&self.shard, epoch, seq), node, self.epoch, &mut body);
                 let outcome = self.create(epoch, seq, body.into()).await;
                 self.tell(Event::Put { epoch, seq, outcome });
             }
@@ -206,9 +201,8 @@ impl Driver {
     }
 
     async fn get(&self, epoch: LeaseEpoch, seq: Seq) -> GetAnswer {
-        let id = self.id(epoch, seq);
-        let key = self.shard.member().settings.keys.key(&id.place.key());
-        match self.ask(Ask::Get(key)).await {
+        let id = object::id(&self.shard, epoch, seq);
+        match self.ask(Ask::Get(object::key(&self.shard, epoch, seq))).await {
             Told::Found(body, _) => {
                 let mut room = Vec::new();
                 let answer = match Object::decode(&body, id, &mut room) {
@@ -224,13 +218,8 @@ impl Driver {
     }
 
     async fn create(&self, epoch: LeaseEpoch, seq: Seq, body: Bytes) -> PutOutcome {
-        let place = self.id(epoch, seq).place;
-        let key = self.shard.member().settings.keys.key(&place.key());
-        match self.ask(Ask::Create(key, body)).await {
-            Told::Stored(_) => PutOutcome::Stored,
-            Told::Conflict => PutOutcome::Exists,
-            _ => PutOutcome::Unknown,
-        }
+        let key = object::key(&self.shard, epoch, seq);
+        object::create(&self.shard, Lane::Lease, key, body).await
     }
 
     async fn put_open(&self, base: BlockEnd, end: BlockEnd) {
@@ -238,7 +227,7 @@ impl Driver {
         let known = self.open.borrow().clone();
         let body = match known {
             Some(body) => body,
-            None => match self.encode_open(base, end).await {
+            None => match self.make_open(base, end).await {
                 Ok(body) => body,
                 Err(event) => return self.tell(event),
             },
@@ -248,37 +237,24 @@ impl Driver {
         self.tell(Event::Put { epoch, seq, outcome });
     }
 
-    async fn encode_open(&self, base: BlockEnd, end: BlockEnd) -> Result<Bytes, Event> {
-        let (mut walk, mut block) = (BlockWalk::default(), Vec::new());
-        let mut blocks: Vec<Vec<u8>> = Vec::new();
-        let mut next = base.lsn.next();
-        while next <= end.lsn {
-            match walk.block(&self.shard, next, &mut block).await {
-                Ok(header) => next = header.last_lsn().next(),
-                Err(error) => {
-                    tracing::error!(event = "log_not_read", lsn = next.0, %error);
-                    return Err(Event::LogUnreadable);
-                }
+    async fn make_open(&self, base: BlockEnd, end: BlockEnd) -> Result<Bytes, Event> {
+        let id = object::id(&self.shard, self.epoch, Seq::OPEN);
+        let range = LsnRange { first: base.lsn.next(), last: end.lsn };
+        let made = object::make(&self.shard, id, ObjectKind::Open, Some(base), range).await;
+        made.map_err(|error| {
+            tracing::error!(event = "open_not_made", %error);
+            match error {
+                NotMade::Unreadable { .. } => Event::LogUnreadable,
+                NotMade::Refused(_) => Event::OpenTooLarge,
             }
-            blocks.push(std::mem::take(&mut block));
-        }
-        let node = self.shard.member().settings.identity.node;
-        let id = self.id(self.epoch, Seq::OPEN);
-        let parts = ObjectParts { id, kind: ObjectKind::Open, node, base };
-        let mut body = Vec::new();
-        match encode(&parts, blocks.iter().map(Vec::as_slice), Packing::Lz4, &mut body) {
-            Ok(_) => Ok(body.into()),
-            Err(error) => {
-                tracing::error!(event = "open_not_encoded", %error);
-                Err(Event::OpenTooLarge)
-            }
-        }
+        })
     }
 
     fn apply(&self, epoch: LeaseEpoch, seq: Seq, after: Lsn) {
         let Some(body) = self.held.borrow().get(&(epoch, seq)).cloned() else { return };
         let mut room = Vec::new();
-        let Ok(object) = Object::decode(&body, self.id(epoch, seq), &mut room) else { return };
+        let id = object::id(&self.shard, epoch, seq);
+        let Ok(object) = Object::decode(&body, id, &mut room) else { return };
         let own = self.epoch;
         self.shard.step_many(|shard, actions| {
             for (header, block) in object.blocks().filter(|(header, _)| header.first_lsn > after) {

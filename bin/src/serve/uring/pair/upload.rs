@@ -9,17 +9,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use duolog_engine::block::BlockHeader;
 use duolog_engine::ids::{LeaseEpoch, Lsn, MonoMs};
-use duolog_engine::replica::BlockEnd;
-use duolog_engine::replica::chain::header::{ObjectKind, Packing};
-use duolog_engine::replica::chain::object::{Found, LsnRange, ObjectParts, encode};
-use duolog_engine::replica::chain::{ObjectId, ObjectPlace, Seq};
+use duolog_engine::replica::chain::Seq;
+use duolog_engine::replica::chain::header::ObjectKind;
+use duolog_engine::replica::chain::object::{Found, LsnRange};
 use duolog_engine::replica::garbage::is_worth_a_new_reign;
 use duolog_engine::replica::limits::{CHAIN_BATCH_TARGET_BYTES, CHAIN_UPLOADS_IN_FLIGHT_MAX};
 use duolog_engine::replica::promotion::PutOutcome;
 use duolog_engine::replica::uploader::{Action, Event, Uploader, UploaderConfig, Wire};
 use duolog_engine::shard::Event as ShardEvent;
 
-use super::blocks::BlockWalk;
+use super::object;
 use super::outlink::ReignLog;
 use crate::serve::cluster::message::ToControl;
 use crate::serve::cluster::store::{Ask, Lane, Told};
@@ -233,14 +232,9 @@ fn closed_block(shard: &ShardLoop, closed: Lsn) -> Option<(Lsn, u64)> {
     Some((header.last_lsn(), block.len() as u64))
 }
 
-fn place(shard: &ShardLoop, epoch: LeaseEpoch, seq: Seq) -> ObjectPlace {
-    ObjectPlace { shard: shard.id(), epoch, seq }
-}
-
 /// Makes one call; its answer as an event.
 async fn call(shard: &Rc<ShardLoop>, epoch: LeaseEpoch, action: Action) -> Option<Event> {
     let member = shard.member();
-    let key = |seq| member.settings.keys.key(&place(shard, epoch, seq).key());
     match action {
         Action::Upload { seq, range } => {
             member.uploads.kept.borrow_mut().insert(seq, (range, None));
@@ -248,7 +242,7 @@ async fn call(shard: &Rc<ShardLoop>, epoch: LeaseEpoch, action: Action) -> Optio
         }
         Action::Repeat { seq } => Some(Event::Put { seq, outcome: send(shard, epoch, seq).await? }),
         Action::ReadBack { seq } => {
-            let told = member.calls.ask(Lane::Bulk, Ask::Get(key(seq))).await;
+            let told = member.calls.ask(Lane::Bulk, Ask::Get(object::key(shard, epoch, seq))).await;
             let sent = member.uploads.kept.borrow().get(&seq)?.1.clone()?;
             let found = match told {
                 Told::Found(body, _) => Some(Found::of(&sent, Some(&body))),
@@ -263,62 +257,23 @@ async fn call(shard: &Rc<ShardLoop>, epoch: LeaseEpoch, action: Action) -> Optio
 
 /// Sends an object, made now if that has not worked before; `None` if nobody waits for it.
 async fn send(shard: &Rc<ShardLoop>, epoch: LeaseEpoch, seq: Seq) -> Option<PutOutcome> {
-    let member = shard.member();
-    let (range, made) = member.uploads.kept.borrow().get(&seq).cloned()?;
+    let kept = &shard.member().uploads.kept;
+    let (range, made) = kept.borrow().get(&seq).cloned()?;
     let body = match made {
         Some(body) => body,
-        None => match batch(shard, epoch, seq, range).await {
-            Some(body) => body,
-            // Nothing was sent: the next attempt makes it.
-            None => return Some(PutOutcome::Unknown),
-        },
-    };
-    member.uploads.kept.borrow_mut().get_mut(&seq)?.1 = Some(body.clone());
-    let key = member.settings.keys.key(&place(shard, epoch, seq).key());
-    Some(create(shard, Ask::Create(key, body)).await)
-}
-
-async fn create(shard: &Rc<ShardLoop>, ask: Ask) -> PutOutcome {
-    match shard.member().calls.ask(Lane::Bulk, ask).await {
-        Told::Stored(_) => PutOutcome::Stored,
-        Told::Conflict => PutOutcome::Exists,
-        told => {
-            tracing::warn!(event = "upload_failed", shard = shard.id().0, outcome = ?told);
-            PutOutcome::Unknown
-        }
-    }
-}
-
-async fn batch(
-    shard: &Rc<ShardLoop>,
-    epoch: LeaseEpoch,
-    seq: Seq,
-    range: LsnRange,
-) -> Option<Bytes> {
-    let (mut walk, mut block) = (BlockWalk::default(), Vec::new());
-    let mut blocks: Vec<Vec<u8>> = Vec::new();
-    let (mut next, mut base) = (range.first, None);
-    while next <= range.last {
-        let header = match walk.block(shard, next, &mut block).await {
-            Ok(header) => header,
-            Err(error) => {
-                tracing::error!(event = "log_not_read", lsn = next.0, %error);
-                return None;
+        None => {
+            let id = object::id(shard, epoch, seq);
+            match object::make(shard, id, ObjectKind::Batch, None, range).await {
+                Ok(body) => body,
+                // The next attempt makes it.
+                Err(error) => {
+                    tracing::error!(event = "batch_not_made", shard = shard.id().0, %error);
+                    return Some(PutOutcome::Unknown);
+                }
             }
-        };
-        base.get_or_insert(BlockEnd { lsn: Lsn(next.0 - 1), hash: header.previous_hash });
-        next = header.last_lsn().next();
-        blocks.push(std::mem::take(&mut block));
-    }
-    let identity = shard.member().settings.identity;
-    let id = ObjectId { cluster: identity.cluster, place: place(shard, epoch, seq) };
-    let parts = ObjectParts { id, kind: ObjectKind::Batch, node: identity.node, base: base? };
-    let mut body = Vec::new();
-    match encode(&parts, blocks.iter().map(Vec::as_slice), Packing::Lz4, &mut body) {
-        Ok(_) => Some(body.into()),
-        Err(error) => {
-            tracing::error!(event = "batch_not_encoded", %error);
-            None
         }
-    }
+    };
+    kept.borrow_mut().get_mut(&seq)?.1 = Some(body.clone());
+    let key = object::key(shard, epoch, seq);
+    Some(object::create(shard, Lane::Bulk, key, body).await)
 }

@@ -19,7 +19,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// the heartbeats would notice too, and well above a hiccup.
 const USER_TIMEOUT_MS: u32 = 5_000;
 /// Bytes that wait for the socket, at most, before a sender has to wait.
-pub(super) const UNSENT_MAX_BYTES: usize = 8 << 20;
+const UNSENT_MAX_BYTES: usize = 8 << 20;
+/// Bytes that wait for the socket before a sender of blocks pauses by itself.
+pub(super) const UNSENT_PAUSE_BYTES: usize = UNSENT_MAX_BYTES / 8;
 
 /// See the module.
 #[derive(Debug)]
@@ -101,6 +103,13 @@ impl Wire {
         self.unsent.borrow().len() + self.taken_bytes.get()
     }
 
+    /// Sends one message, which `encode` puts into an empty buffer; as [`Wire::send`].
+    pub fn say(self: &Rc<Self>, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let mut frame = Vec::with_capacity(256);
+        encode(&mut frame);
+        self.send(&[&frame])
+    }
+
     /// Sends these parts, one behind the other, without waiting: what the socket does not take is
     /// kept and sent when it does. False when the connection is over or too much is kept.
     pub fn send(self: &Rc<Self>, parts: &[&[u8]]) -> bool {
@@ -159,6 +168,18 @@ impl Wire {
         // An error means that the other node ended it first.
         let _ = rustix::net::shutdown(self.descriptor(), rustix::net::Shutdown::Both);
     }
+}
+
+/// What comes of `answer`, if it comes in time.
+pub(super) async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = Option<T>>,
+) -> Option<T> {
+    let late = async {
+        glommio::timer::sleep(limit).await;
+        None
+    };
+    futures_lite::future::or(answer, late).await
 }
 
 async fn flush(wire: Rc<Wire>) {
