@@ -2,7 +2,6 @@
 //! in docs/OPERATIONS.md, "Status".
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use duolog_net::session::Settings;
 use serde::Deserialize;
@@ -51,7 +50,7 @@ pub fn answer(
 fn status(settings: &Settings, inboxes: &[Arc<Inbox>]) -> String {
     let node = settings.node.to_string();
     let shards = (0_u32..).zip(inboxes).map(|(shard, inbox)| {
-        let committed = inbox.committed.load(Ordering::Relaxed);
+        let committed = inbox.gauge.read().committed.0;
         json!({
             "shard": shard,
             "lsn": committed,
@@ -81,10 +80,11 @@ fn status(settings: &Settings, inboxes: &[Arc<Inbox>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use duolog_engine::ids::Lsn;
 
     fn ask(request: &str) -> Result<String, Refused> {
         let (inbox, _bell) = Inbox::new().expect("a socket pair");
-        inbox.committed.store(42, Ordering::Relaxed);
+        inbox.gauge.log(Lsn(42), Lsn(42), Lsn(42));
         answer(request, &Settings::default(), &[Arc::new(inbox)])
     }
 

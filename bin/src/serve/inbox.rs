@@ -13,6 +13,7 @@ use duolog_engine::ids::{Generation, ShardId};
 use duolog_engine::shard::RequestId;
 use duolog_net::session::Session;
 
+use super::cluster::gauges::ShardGauge;
 use super::cluster::message::{ToControl, ToShard};
 use super::index::SavedIndexes;
 
@@ -97,8 +98,8 @@ pub struct Inbox {
     pub ticks: AtomicU64,
     /// Requests that the shard has not answered, and a promotion; the watchdog reads it.
     pub work: AtomicU64,
-    /// The shard's newest committed event; answers about the node's status read it.
-    pub committed: AtomicU64,
+    /// How far the shard is; heartbeats and answers about the node's status read it.
+    pub gauge: ShardGauge,
     /// The shard has nothing in flight and takes no new appends.
     pub drained: AtomicBool,
     /// Shard 0 of a pair: the node leads no longer, or there was nobody to hand over to.
@@ -119,7 +120,7 @@ impl Inbox {
             bell,
             ticks: AtomicU64::new(0),
             work: AtomicU64::new(0),
-            committed: AtomicU64::new(0),
+            gauge: ShardGauge::default(),
             drained: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
             rescues: AtomicU64::new(0),

@@ -9,7 +9,6 @@ use duolog_lease::ids::RunId;
 use duolog_lease::machine::Identity as LeaseIdentity;
 
 use super::PairSettings;
-use super::gauges::ShardGauge;
 use super::join::{self, Joined};
 use super::promise::PromiseFile;
 use super::store::{self, Runner};
@@ -63,7 +62,6 @@ impl PairBoot {
             layout: Layout { segment_size_bytes: settings.log.segment_size_bytes, align_bytes },
             client_address: advertised(&cluster.advertise_client, settings.listen.client),
             peer_address: advertised(&cluster.advertise_peer, cluster.listen_peer),
-            gauges: (0..count).map(|_| ShardGauge::default()).collect(),
             replication_delay_ms: cluster.replication_delay_ms,
             data_dir: path.to_owned(),
             is_new,

@@ -1,4 +1,5 @@
-//! Numbers that shards publish for the heartbeats and for the status; nobody decides by them.
+//! Numbers that shards publish for the heartbeats and for the status, on a node alone too; nobody
+//! decides by them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

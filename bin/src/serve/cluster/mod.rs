@@ -12,7 +12,6 @@ pub mod promise;
 pub mod store;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use duolog_engine::ids::LeaseEpoch;
 use duolog_engine::shard::Layout;
@@ -20,7 +19,6 @@ use duolog_lease::machine::Identity;
 use duolog_lease::timings::Timings;
 use duolog_net::peer::{PeerHello, Purpose};
 
-use gauges::ShardGauge;
 use objects::Keys;
 use store::Store;
 
@@ -43,8 +41,6 @@ pub struct PairSettings {
     pub client_address: String,
     /// Where the other node reaches it.
     pub peer_address: String,
-    /// One per shard.
-    pub gauges: Arc<[ShardGauge]>,
     /// How long blocks are gathered before they go to the bucket, ms.
     pub replication_delay_ms: u64,
     /// The data directory.

@@ -24,6 +24,7 @@ use super::pair::{Calls, Control, Member};
 use crate::serve::background::FileJob;
 use crate::serve::clock::Clock;
 use crate::serve::cluster::PairSettings;
+use crate::serve::cluster::gauges::ShardGauge;
 use crate::serve::inbox::{Inbox, Message};
 use crate::serve::index::{IndexJob, SavedIndexes};
 
@@ -100,10 +101,15 @@ pub struct Parts {
 /// Bytes read from a socket in one go, for all connections of the shard in turn.
 const READ_BYTES: usize = 64 << 10;
 
+/// Shows other threads how far the shard is.
+fn publish(gauge: &ShardGauge, shard: &Shard) {
+    gauge.log(shard.end().lsn, shard.durable().lsn, shard.committed().lsn);
+}
+
 impl ShardLoop {
     pub(super) fn new(parts: Parts) -> Rc<Self> {
         let inbox = &parts.inboxes[parts.session_settings.shard.0 as usize];
-        inbox.committed.store(parts.shard.committed().lsn.0, Ordering::Relaxed);
+        publish(&inbox.gauge, &parts.shard);
         let align_bytes = parts.shard.config().layout.align_bytes;
         let inbox = Arc::clone(&parts.inboxes[parts.session_settings.shard.0 as usize]);
         let pair = parts.pair.map(|settings| {
@@ -223,13 +229,13 @@ impl ShardLoop {
         actions.clear();
         self.actions.replace(actions);
         self.send_dirty();
+        publish(&self.inbox().gauge, &self.shard.borrow());
         self.after_step();
         if self.shard.borrow().wants_flush() {
             self.committer.ring();
         }
         let work = self.requests.borrow().len() as u64 + u64::from(self.works_for_the_pair());
         self.inbox().work.store(work, Ordering::Relaxed);
-        self.inbox().committed.store(self.shard.borrow().committed().lsn.0, Ordering::Relaxed);
         self.tick();
     }
 

@@ -125,7 +125,8 @@ fn status(control: &Control) -> Value {
     let members = members.or_else(|| lease.map(|document| document.in_sync));
     let members: Vec<String> =
         members.iter().flat_map(|set| set.members()).map(|node| node.to_string()).collect();
-    let readings: Vec<ShardReading> = settings.gauges.iter().map(|gauge| gauge.read()).collect();
+    let inboxes = control.shard.inboxes.iter();
+    let readings: Vec<ShardReading> = inboxes.map(|inbox| inbox.gauge.read()).collect();
     let second = if readings.iter().all(|reading| reading.linked) { "peer" } else { "s3" };
     let shards: Vec<Value> =
         readings.iter().enumerate().map(|(index, reading)| shard(index, reading, leads)).collect();

@@ -279,7 +279,7 @@ impl Control {
 
     /// What is committed on every shard, in order.
     pub fn commits(&self) -> Vec<Lsn> {
-        self.settings.gauges.iter().map(|gauge| gauge.read().committed).collect()
+        self.shard.inboxes.iter().map(|inbox| inbox.gauge.read().committed).collect()
     }
 
     /// A message of a shard or of another thread.

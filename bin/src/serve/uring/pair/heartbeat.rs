@@ -240,8 +240,8 @@ fn take_resignation(control: &Rc<Control>, resign: &PeerResign) {
 }
 
 fn spread_commits(control: &Control, epoch: LeaseEpoch, commits: &[Lsn]) {
-    for (index, (lsn, gauge)) in commits.iter().zip(control.settings.gauges.iter()).enumerate() {
-        if *lsn > gauge.read().committed {
+    for (index, (lsn, inbox)) in commits.iter().zip(control.shard.inboxes.iter()).enumerate() {
+        if *lsn > inbox.gauge.read().committed {
             let shard = ShardId(u32::try_from(index).unwrap_or(u32::MAX));
             control.shard.tell_shard(shard, ToShard::Committed { epoch, lsn: *lsn });
         }

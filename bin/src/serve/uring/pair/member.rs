@@ -323,7 +323,7 @@ impl ShardLoop {
             || member.outbound.borrow().as_ref().is_some_and(|link| link.feeds())
     }
 
-    /// What the pair has to do after every step of the machine: publish, ack, go on sending.
+    /// What the pair has to do after every step of the machine: upload, and tell whom it concerns.
     pub(in crate::serve) fn after_step(self: &Rc<Self>) {
         let Some(member) = &self.pair else { return };
         let (end, durable, committed) = {
@@ -333,8 +333,6 @@ impl ShardLoop {
         if end > committed {
             member.uploads.look(self);
         }
-        let gauge = &member.settings.gauges[self.id().0 as usize];
-        gauge.log(end, durable, committed);
         if durable == end {
             member.settled.ring();
         }

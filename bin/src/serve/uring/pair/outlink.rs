@@ -152,7 +152,7 @@ async fn welcome(
 /// Serves the connection until it ends.
 async fn serve(shard: &Rc<ShardLoop>, link: Rc<OutLink>, reader: PeerReader) {
     let member = shard.member();
-    let gauge = &member.settings.gauges[shard.id().0 as usize];
+    let gauge = &shard.inbox().gauge;
     let (node, epoch, lsn) = (link.node(), link.epoch, link.acked());
     tracing::info!(event = "follower_linked", shard = shard.id().0, %node, lsn = lsn.0);
     member.outbound.replace(Some(Rc::clone(&link)));
@@ -175,7 +175,7 @@ async fn serve(shard: &Rc<ShardLoop>, link: Rc<OutLink>, reader: PeerReader) {
 }
 
 async fn read_acks(shard: &Rc<ShardLoop>, link: &Rc<OutLink>, mut reader: PeerReader) {
-    let gauge = &shard.member().settings.gauges[shard.id().0 as usize];
+    let gauge = &shard.inbox().gauge;
     loop {
         let mut news = None;
         loop {

@@ -15,7 +15,7 @@ use crate::serve::cluster::join;
 pub(super) fn consider(control: &Rc<Control>, error: &DocumentError) {
     let DocumentError::Foreign { found, .. } = error else { return };
     let settings = &control.settings;
-    let empty = settings.gauges.iter().all(|gauge| gauge.read().end.0 == 0);
+    let empty = control.shard.inboxes.iter().all(|inbox| inbox.gauge.read().end.0 == 0);
     let unpromised = control.machine.borrow().promised().0 == LeaseEpoch::NONE;
     if !(settings.is_new && empty && unpromised) {
         return;

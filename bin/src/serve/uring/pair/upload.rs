@@ -68,7 +68,7 @@ impl Uploads {
         }));
         self.kept.borrow_mut().clear();
         self.asked_new.set(false);
-        shard.member().settings.gauges[shard.id().0 as usize].chain(end);
+        shard.inbox().gauge.chain(end);
         self.step(shard, Event::Grant(shard.member().grant.get()));
     }
 
@@ -213,7 +213,7 @@ impl Uploads {
     }
 
     fn stored(&self, shard: &Rc<ShardLoop>, epoch: LeaseEpoch, lsn: Lsn) {
-        shard.member().settings.gauges[shard.id().0 as usize].chain(lsn);
+        shard.inbox().gauge.chain(lsn);
         let shard = Rc::clone(shard);
         glommio::spawn_local(async move {
             // Within a step of the machine that the shard's own step may have caused.
