@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::generator::clock::random_run_id;
-use crate::generator::{self, Expectation, RunError, Settings, Workload, settings};
+use crate::generator::{self, Expectation, RunError, Settings, Workload};
 use crate::limits::{self, LimitsError, LimitsSettings};
 use crate::pair::{self, PairError, PairReport, PairSettings, Store};
 use crate::uring::skeleton::{self, SkeletonError, SkeletonSettings};
@@ -357,20 +356,13 @@ fn json(report: &impl serde::Serialize) -> Result<String, BenchError> {
 impl LoadArgs {
     fn settings(&self, workload: Workload) -> Result<Settings, BenchError> {
         Ok(Settings {
-            addr: resolve(&self.addr)?,
             workload,
-            connections: self.connections,
             in_flight: self.in_flight,
             streams: self.streams,
-            event_size_bytes: self.size,
-            duration: self.duration,
             warm_up: self.warm_up,
-            drain: settings::DRAIN_DEFAULT,
-            expectation: Expectation::Any,
-            with_keys: false,
             rate_per_s: self.rate,
             threads: self.threads,
-            run_id: random_run_id(),
+            ..Settings::appends(resolve(&self.addr)?, self.connections, self.size, self.duration)
         })
     }
 }

@@ -3,12 +3,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::clock::random_run_id;
+
 /// Most connections of one run: each costs a descriptor and about 1 KiB.
 pub const CONNECTIONS_MAX: u32 = 65_536;
 /// Most requests in flight on one connection.
 pub const IN_FLIGHT_MAX: u32 = 4096;
 /// Most streams of one run: each costs 8 bytes here, and memory in the server.
 pub const STREAMS_MAX: u32 = 100_000_000;
+/// Streams of the plain load.
+const STREAMS_DEFAULT: u32 = 10_000;
 /// Largest event, bytes.
 pub const EVENT_SIZE_MAX_BYTES: u32 = 16 << 20;
 /// Longest measured window.
@@ -112,6 +116,33 @@ pub enum SettingsError {
 }
 
 impl Settings {
+    /// The plain load of the comparisons: one thread, a closed loop with one append in flight per
+    /// connection, no warm-up, no condition and no key. The streams are new with every call.
+    #[must_use]
+    pub fn appends(
+        addr: SocketAddr,
+        connections: u32,
+        event_size_bytes: u32,
+        duration: Duration,
+    ) -> Self {
+        Self {
+            addr,
+            workload: Workload::Append,
+            connections,
+            in_flight: 1,
+            streams: STREAMS_DEFAULT,
+            event_size_bytes,
+            duration,
+            warm_up: Duration::ZERO,
+            drain: DRAIN_DEFAULT,
+            expectation: Expectation::Any,
+            with_keys: false,
+            rate_per_s: None,
+            threads: 1,
+            run_id: random_run_id(),
+        }
+    }
+
     /// Checks all values together.
     pub fn check(&self) -> Result<(), SettingsError> {
         let range = |name, value: u64, min: u64, max: u64| {

@@ -110,7 +110,15 @@ impl Server {
         Self::start_at(name, dir, addr, arguments)
     }
 
-    /// The same on a given address: a server that is started again keeps its place. Its messages
+    /// Starts this program as a standalone server of one shard with its data in `data`.
+    pub fn standalone(name: &'static str, dir: &Path, data: &Path) -> Result<Self, ChildError> {
+        let data = data.to_string_lossy();
+        let arguments = ["serve", "--standalone", "--data-dir", &data];
+        let listen = ["--listen-client", "{addr}", "--shards-count", "1"];
+        Self::start(name, dir, &[&arguments[..], &listen].concat())
+    }
+
+    /// Like [`Server::start`] on a given address: a server that is started again keeps its place. Its messages
     /// go behind those of the time before.
     pub fn start_at(
         name: &'static str,

@@ -19,7 +19,7 @@ use noise::Noise;
 pub use report::LimitsReport;
 
 use crate::generator::clock::random_run_id;
-use crate::generator::{self, Expectation, RunError, Settings, Workload, settings};
+use crate::generator::{self, RunError, Settings};
 
 /// Connections at which both servers are measured, one request in flight on each.
 pub const CONNECTIONS: [u32; 4] = [1, 64, 256, 1024];
@@ -28,7 +28,6 @@ pub const ROUNDS_MIN: u32 = 3;
 /// More rounds than this are a typing error.
 pub const ROUNDS_MAX: u32 = 1000;
 const EVENT_SIZE_BYTES: u32 = 100;
-const STREAMS: u32 = 10_000;
 const RAW_WRITES: u32 = 2000;
 const ROUND_TRIPS: u32 = 4000;
 /// A step counts as quiet when all other programs together used at most this share of one core.
@@ -148,7 +147,7 @@ fn run_round(
     };
     let skeleton = start_skeleton(settings, dir)?;
     let data = dir.join(format!("data-{number}"));
-    let duolog = start_duolog(dir, &data)?;
+    let duolog = Server::standalone("duolog", dir, &data)?;
     // Who comes first alternates: the second of two is not always the one that finds the device
     // and the processor warm.
     let skeleton_first = number.is_multiple_of(2);
@@ -202,29 +201,10 @@ fn start_skeleton(settings: &LimitsSettings, dir: &Path) -> Result<Server, Child
     Server::start("skeleton", dir, &arguments)
 }
 
-fn start_duolog(dir: &Path, data: &Path) -> Result<Server, ChildError> {
-    let data_text = data.to_string_lossy();
-    let arguments = ["serve", "--standalone", "--data-dir", &data_text];
-    let listen = ["--listen-client", "{addr}", "--shards-count", "1"];
-    Server::start("duolog", dir, &[&arguments[..], &listen].concat())
-}
-
 fn load(limits: &LimitsSettings, server: &Server, connections: u32) -> Result<Sample, LimitsError> {
     let report = generator::run(&Settings {
-        addr: server.addr,
-        workload: Workload::Append,
-        connections,
-        in_flight: 1,
-        streams: STREAMS,
-        event_size_bytes: EVENT_SIZE_BYTES,
-        duration: limits.duration,
         warm_up: WARM_UP,
-        drain: settings::DRAIN_DEFAULT,
-        expectation: Expectation::Any,
-        with_keys: false,
-        rate_per_s: None,
-        threads: 1,
-        run_id: random_run_id(),
+        ..Settings::appends(server.addr, connections, EVENT_SIZE_BYTES, limits.duration)
     })?;
     Ok(Sample {
         throughput_per_s: report.throughput_per_s,

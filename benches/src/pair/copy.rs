@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::nodes::Nodes;
 use super::{PairError, PairSettings};
-use crate::generator::clock::{Clock, pause, random_run_id};
-use crate::generator::{self, Expectation, Settings, Workload, settings};
+use crate::generator::clock::{Clock, pause};
+use crate::generator::{self, Settings};
 use crate::limits::raw;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -90,21 +90,11 @@ pub fn run(pair: &PairSettings, dir: &Path, nodes: &mut Nodes) -> Result<Copied,
 fn fill(pair: &PairSettings, nodes: &Nodes, leader: usize) -> Result<f64, PairError> {
     let mut filled_mib = 0.0;
     for _ in 0..FILL_STEPS_MAX {
+        let addr = nodes.nodes[leader].client;
         let report = generator::run(&Settings {
-            addr: nodes.nodes[leader].client,
-            workload: Workload::Append,
-            connections: FILL_CONNECTIONS,
             in_flight: 2,
             streams: 1000,
-            event_size_bytes: EVENT_SIZE_BYTES,
-            duration: FILL_STEP,
-            warm_up: Duration::ZERO,
-            drain: settings::DRAIN_DEFAULT,
-            expectation: Expectation::Any,
-            with_keys: false,
-            rate_per_s: None,
-            threads: 1,
-            run_id: random_run_id(),
+            ..Settings::appends(addr, FILL_CONNECTIONS, EVENT_SIZE_BYTES, FILL_STEP)
         })?;
         filled_mib += report.acked as f64 * f64::from(EVENT_SIZE_BYTES) / MIB;
         if filled_mib >= f64::from(pair.copy_mib) {

@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use super::nodes::Nodes;
 use super::{Measured, PairError, PairSettings};
-use crate::generator::clock::random_run_id;
-use crate::generator::{self, Expectation, Settings, Workload, settings};
-use crate::limits::child::{ChildError, Server};
+use crate::generator::{self, Settings};
+use crate::limits::child::Server;
 use crate::limits::noise::Noise;
 
 /// One client for the latency, many for the throughput.
 pub const CONNECTIONS: [u32; 2] = [1, 256];
 /// Payload of each event.
 pub const EVENT_SIZE_BYTES: u32 = 100;
-const STREAMS: u32 = 10_000;
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// One server under one load.
@@ -62,7 +60,7 @@ pub fn run(
     if settings.rounds == 0 {
         return Ok(());
     }
-    let server = start_standalone(dir)?;
+    let server = Server::standalone("standalone", dir, &dir.join("standalone"))?;
     let standalone = Target { addr: server.addr, process_ids: vec![server.process_id()] };
     for number in 0..settings.rounds {
         progress(&format!("round {} of {}", number + 1, settings.rounds));
@@ -91,14 +89,6 @@ pub fn run(
     Ok(())
 }
 
-fn start_standalone(dir: &Path) -> Result<Server, ChildError> {
-    let data = dir.join("standalone");
-    let data = data.to_string_lossy();
-    let arguments = ["serve", "--standalone", "--data-dir", &data];
-    let listen = ["--listen-client", "{addr}", "--shards-count", "1"];
-    Server::start("standalone", dir, &[&arguments[..], &listen].concat())
-}
-
 fn load(
     pair: &PairSettings,
     nodes: &Nodes,
@@ -112,20 +102,8 @@ fn load(
     let noise = Noise::watch(target.process_ids.clone());
     let (cpu_before, committed_before) = (cpu_us(&target.process_ids), committed());
     let report = generator::run(&Settings {
-        addr: target.addr,
-        workload: Workload::Append,
-        connections,
-        in_flight: 1,
-        streams: STREAMS,
-        event_size_bytes: EVENT_SIZE_BYTES,
-        duration: pair.duration,
         warm_up: WARM_UP,
-        drain: settings::DRAIN_DEFAULT,
-        expectation: Expectation::Any,
-        with_keys: false,
-        rate_per_s: None,
-        threads: 1,
-        run_id: random_run_id(),
+        ..Settings::appends(target.addr, connections, EVENT_SIZE_BYTES, pair.duration)
     })?;
     // Warm-up and window alike: the log tells how many appends both were.
     let (cpu_after, committed_after) = (cpu_us(&target.process_ids), committed());
