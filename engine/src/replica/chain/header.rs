@@ -220,7 +220,10 @@ impl ObjectHeader {
         let right_place = match self.kind {
             ObjectKind::Open => own && place.seq == Seq::OPEN,
             ObjectKind::Batch => own && place.seq != Seq::OPEN && self.block_count > 0,
-            ObjectKind::Seal => self.reign > place.epoch && *self == self.bare(),
+            ObjectKind::Seal => {
+                let empty = Self::empty(self.id, self.kind, self.node, self.reign);
+                self.reign > place.epoch && *self == empty
+            }
         };
         if !right_place {
             return Err(ChainError::Malformed("kind"));
@@ -252,27 +255,11 @@ impl ObjectHeader {
         Ok(())
     }
 
-    /// The same without any content: all that a Seal may be.
-    const fn bare(&self) -> Self {
+    /// A header without any content: all that a Seal may be.
+    const fn empty(id: ObjectId, kind: ObjectKind, node: NodeId, reign: LeaseEpoch) -> Self {
         Self {
-            base: BlockEnd { lsn: Lsn(0), hash: [0; 32] },
-            last_lsn: Lsn(0),
-            block_count: 0,
-            packing: Packing::Plain,
-            stored_bytes: 0,
-            body_bytes: 0,
-            body_checksum: 0,
-            ..*self
-        }
-    }
-
-    /// A Seal's header at `id`, put there by `node` in its reign `reign`.
-    #[must_use]
-    pub fn seal(id: ObjectId, node: NodeId, reign: LeaseEpoch) -> Self {
-        assert!(reign > id.place.epoch, "P3: only chains of older reigns are sealed");
-        let header = Self {
             id,
-            kind: ObjectKind::Seal,
+            kind,
             node,
             reign,
             base: BlockEnd { lsn: Lsn(0), hash: [0; 32] },
@@ -282,8 +269,13 @@ impl ObjectHeader {
             stored_bytes: 0,
             body_bytes: 0,
             body_checksum: 0,
-        };
-        debug_assert_eq!(header, header.bare());
-        header
+        }
+    }
+
+    /// A Seal's header at `id`, put there by `node` in its reign `reign`.
+    #[must_use]
+    pub fn seal(id: ObjectId, node: NodeId, reign: LeaseEpoch) -> Self {
+        assert!(reign > id.place.epoch, "P3: only chains of older reigns are sealed");
+        Self::empty(id, ObjectKind::Seal, node, reign)
     }
 }
