@@ -149,7 +149,7 @@ fn follow(dir: &ShardDir, blocks: &[Vec<u8>]) -> Spent {
 }
 
 #[test]
-#[ignore = "prints figures"]
+#[ignore = "measures this machine and asserts no figure: run it by hand with --nocapture"]
 fn figures_of_a_follower_that_catches_up() {
     let blocks = log();
     let sum: usize = blocks.iter().map(|block| block.len().next_multiple_of(4096)).sum();

@@ -49,7 +49,7 @@ fn push_all(tail: &mut Tail, streams: u64) {
 }
 
 #[test]
-#[ignore = "prints figures"]
+#[ignore = "measures this machine and asserts no figure: run it by hand with --nocapture"]
 fn figures_of_the_append_path() {
     let capacity = TailCapacity { streams: MILLION as usize, events: MILLION as usize };
     let mut tail = Tail::with_capacity(Generation(1), capacity);
@@ -101,7 +101,7 @@ fn scope(generation: u32) -> RunScope {
 
 /// One million streams over eight segments; half of each segment's streams go on in the next.
 #[test]
-#[ignore = "prints figures"]
+#[ignore = "measures this machine and asserts no figure: run it by hand with --nocapture"]
 fn figures_of_run_files() {
     const SEGMENTS: u32 = 8;
     let capacity = TailCapacity { streams: MILLION as usize, events: MILLION as usize };
