@@ -118,8 +118,8 @@ impl Server {
         Self::start(name, dir, &[&arguments[..], &listen].concat())
     }
 
-    /// Like [`Server::start`] on a given address: a server that is started again keeps its place. Its messages
-    /// go behind those of the time before.
+    /// Like [`Server::start`] on a given address: a server that is started again keeps its place.
+    /// Its messages go behind those of the time before.
     pub fn start_at(
         name: &'static str,
         dir: &Path,
