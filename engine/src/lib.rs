@@ -16,3 +16,4 @@ pub mod replica;
 pub mod route;
 pub mod segment;
 pub mod shard;
+pub mod waymarks;

@@ -8,6 +8,7 @@ pub mod child;
 pub mod noise;
 pub mod raw;
 pub mod report;
+pub mod sequence;
 pub mod spread;
 
 use std::io;

@@ -24,13 +24,6 @@ const WARM_UP: u32 = 100;
 #[repr(C, align(4096))]
 struct Page([u8; WRITE_BYTES]);
 
-/// Bytes per write of the sequential rate.
-const CHUNK_BYTES: usize = 1 << 20;
-
-/// The same of the size of a chunk.
-#[repr(C, align(4096))]
-struct Chunk([u8; CHUNK_BYTES]);
-
 /// Latencies of `count` 4 KiB writes with O_DIRECT and O_DSYNC into written space of a file
 /// in `dir`, one after the other.
 pub fn durable_writes(dir: &Path, count: u32) -> io::Result<Latencies> {
@@ -57,29 +50,6 @@ pub fn durable_writes(dir: &Path, count: u32) -> io::Result<Latencies> {
     drop(file);
     std::fs::remove_file(&path)?;
     Ok(latencies)
-}
-
-/// Rate of `size_bytes` (whole MiB) written one MiB after the other with O_DIRECT into written
-/// space of a file in `dir` and made durable at the end, bytes per second.
-pub fn sequential_rate(dir: &Path, size_bytes: u64) -> io::Result<f64> {
-    let path = dir.join("raw-sequence");
-    prepared_file::create(&path, size_bytes)?;
-    let flags = rustix::fs::OFlags::DIRECT;
-    let flags = i32::try_from(flags.bits()).expect("open flags fit a C int");
-    let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
-    let chunk: Box<Chunk> = Box::new(Chunk([0x5a; CHUNK_BYTES]));
-    let clock = Clock::start();
-    for number in 0..size_bytes / CHUNK_BYTES as u64 {
-        let written = rustix::io::pwrite(&file, &chunk.0, number * CHUNK_BYTES as u64)?;
-        if written != CHUNK_BYTES {
-            return Err(io::Error::other(format!("short write of {written} bytes")));
-        }
-    }
-    file.sync_data()?;
-    let took_s = clock.now_ns().max(1) as f64 / 1e9;
-    drop(file);
-    std::fs::remove_file(&path)?;
-    Ok((size_bytes / CHUNK_BYTES as u64 * CHUNK_BYTES as u64) as f64 / took_s)
 }
 
 /// Latencies of `count` round trips of 256 bytes over loopback TCP between two threads that

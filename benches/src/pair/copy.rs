@@ -8,9 +8,9 @@ use super::nodes::Nodes;
 use super::{PairError, PairSettings};
 use crate::generator::clock::{Clock, pause};
 use crate::generator::{self, Settings};
-use crate::limits::raw;
+use crate::limits::sequence::Rates;
 
-const MIB: f64 = (1 << 20) as f64;
+pub(super) const MIB: f64 = (1 << 20) as f64;
 /// Payload of each event of the log that is copied.
 const EVENT_SIZE_BYTES: u32 = 32 << 10;
 const FILL_CONNECTIONS: u32 = 16;
@@ -29,8 +29,8 @@ pub struct Copied {
     pub size_mib: f64,
     /// From the moment that the leader has found the newcomer until that has everything, seconds.
     pub took_s: f64,
-    /// The disk's sequential rate, the mean of before and after, MiB/s.
-    pub disk_mib_per_s: f64,
+    /// What the disk does by itself, the mean of before and after.
+    pub disk: Rates,
     /// Largest growth of the leader's resident memory meanwhile, MiB.
     pub leader_memory_mib: Option<f64>,
 }
@@ -47,11 +47,11 @@ pub fn run(pair: &PairSettings, dir: &Path, nodes: &mut Nodes) -> Result<Copied,
     };
     let dead = id(nodes, follower)?;
     nodes.kill(follower);
-    let sequential = || {
+    let rates = || {
         let refused = |source| PairError::Dir { dir: pair.dir.clone(), source };
-        raw::sequential_rate(dir, u64::from(pair.copy_mib) << 20).map_err(refused)
+        Rates::measure(dir, u64::from(pair.copy_mib) << 20).map_err(refused)
     };
-    let before = sequential()?;
+    let before = rates()?;
     let blank = nodes.add("node-3")?;
     let newcomer = id(nodes, blank)?;
     let memory = |nodes: &Nodes| nodes.process_id(leader).and_then(resident_mib);
@@ -77,11 +77,11 @@ pub fn run(pair: &PairSettings, dir: &Path, nodes: &mut Nodes) -> Result<Copied,
         pause(LOOK_EVERY);
     }
     let took_s = clock.now_ns() as f64 / 1e9;
-    let after = sequential()?;
+    let after = rates()?;
     Ok(Copied {
         size_mib,
         took_s,
-        disk_mib_per_s: (before + after) / 2.0 / MIB,
+        disk: before.mean(&after),
         leader_memory_mib: memory_max.zip(memory_before).map(|(max, before)| max - before),
     })
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::copy::MIB;
 use super::loads::{CONNECTIONS, EVENT_SIZE_BYTES, Round, Sample};
 use super::{HEARTBEAT_LEASE_MS, Measured, PairSettings, S3_LEASE};
 use crate::limits::spread::Spread;
@@ -35,7 +36,7 @@ pub struct PairReport {
     pub acked_lost: u64,
     /// Requests that the store got from the healthy pair.
     pub s3_requests_healthy_minute: Option<u64>,
-    /// Rate at which a blank node copies the log over the disk's sequential rate.
+    /// Rate at which a blank node copies the log over that of a plain copy of a file.
     pub copy_over_disk: Option<f64>,
     /// Growth of the leader's resident memory meanwhile.
     pub leader_memory_mib: Option<f64>,
@@ -107,7 +108,10 @@ pub struct CopyReport {
     pub size_mib: f64,
     pub took_s: f64,
     pub mib_per_s: f64,
+    /// A plain copy of a file on the same disk, which holds both nodes' logs.
     pub disk_mib_per_s: f64,
+    pub disk_read_mib_per_s: f64,
+    pub disk_write_mib_per_s: f64,
 }
 
 impl PairReport {
@@ -126,7 +130,9 @@ impl PairReport {
             size_mib: copied.size_mib,
             took_s: copied.took_s,
             mib_per_s: copied.size_mib / copied.took_s,
-            disk_mib_per_s: copied.disk_mib_per_s,
+            disk_mib_per_s: copied.disk.copy / MIB,
+            disk_read_mib_per_s: copied.disk.read / MIB,
+            disk_write_mib_per_s: copied.disk.write / MIB,
         });
         let healthy = measured.healthy.as_ref();
         let limit = |ms: f64| HEARTBEAT_LEASE_MS + KILL_ROUND_TRIPS * ms;
@@ -241,8 +247,14 @@ impl PairReport {
         if let Some(copy) = &self.copy {
             writeln!(
                 text,
-                "copy            {:.0} MiB in {:.2} s: {:.0} MiB/s, the disk alone {:.0} MiB/s",
-                copy.size_mib, copy.took_s, copy.mib_per_s, copy.disk_mib_per_s
+                "copy            {:.0} MiB in {:.2} s: {:.0} MiB/s; the disk alone copies a file \
+                 at {:.0} MiB/s, reads {:.0}, writes {:.0}",
+                copy.size_mib,
+                copy.took_s,
+                copy.mib_per_s,
+                copy.disk_mib_per_s,
+                copy.disk_read_mib_per_s,
+                copy.disk_write_mib_per_s,
             )?;
         }
         writeln!(text, "acked           {} events, looked for on both nodes", self.acked)?;
@@ -332,6 +344,7 @@ mod tests {
     use super::super::copy::Copied;
     use super::super::ledger::Verdict;
     use super::*;
+    use crate::limits::sequence::Rates;
 
     fn settings() -> PairSettings {
         PairSettings {
@@ -371,7 +384,7 @@ mod tests {
             copy: Some(Copied {
                 size_mib: 100.0,
                 took_s: 1.0,
-                disk_mib_per_s: 150.0,
+                disk: Rates { copy: 150.0 * MIB, ..Rates::default() },
                 leader_memory_mib: Some(3.0),
             }),
             took_s: 9.0,
@@ -401,7 +414,7 @@ mod tests {
         bad.copy = Some(Copied {
             size_mib: 70.0,
             took_s: 1.0,
-            disk_mib_per_s: 150.0,
+            disk: Rates { copy: 150.0 * MIB, ..Rates::default() },
             leader_memory_mib: Some(64.0),
         });
         let (safe, all) = verdicts(&bad);

@@ -5,6 +5,7 @@ use duolog_engine::disk::index_store::IndexFiles;
 use duolog_engine::disk::rebuild::cut_and_recover;
 use duolog_engine::disk::shard_dir::DirSource;
 use duolog_engine::ids::Lsn;
+use duolog_engine::recovery::Recovered;
 use duolog_engine::segment::LogEnd;
 use duolog_engine::shard::{Shard, ShardConfig};
 
@@ -58,9 +59,10 @@ fn try_rebuild(
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let cut = Cut { at: keep, committed: committed.lsn };
     let rebuilt = cut_and_recover(&dir, config, cut, key_seed()).map_err(|error| text(&error))?;
-    let newest = rebuilt.recovered.start.newest;
-    let log_map = log_map(&mut DirSource::new(dir), newest).map_err(|error| text(&error))?;
-    let mut machine = Shard::new(*config, rebuilt.recovered.start);
+    let Recovered { start, waymarks, .. } = rebuilt.recovered;
+    let log_map = log_map(&mut DirSource::new(dir), start.newest, waymarks);
+    let log_map = log_map.map_err(|error| text(&error))?;
+    let mut machine = Shard::new(*config, start);
     machine.set_runs(rebuilt.files.runs());
     *files = rebuilt.files;
     Ok(RebuiltShard { machine, log_map, indexes: SavedIndexes::of(files) })

@@ -13,6 +13,7 @@ use duolog_engine::recovery::{
 };
 use duolog_engine::segment::{LogEnd, SegmentHeader};
 use duolog_engine::shard::{Shard, ShardConfig};
+use duolog_engine::waymarks::Waymarks;
 
 use super::repair::{self, Gap, Lender};
 use super::uring::LogMap;
@@ -165,7 +166,8 @@ fn open_once(data_dir: &Path, config: ShardConfig) -> Result<Opened, Failure> {
         let align_bytes = config.layout.align_bytes;
         blank_behind(&dir, recovered.scan.place, align_bytes).map_err(failed_io)?;
     }
-    let log_map = log_map(&mut source, recovered.start.newest).map_err(failed_io)?;
+    let log_map =
+        log_map(&mut source, recovered.start.newest, recovered.waymarks).map_err(failed_io)?;
     let mut machine = Shard::new(config, recovered.start);
     machine.set_runs(files.runs());
     let recovered = RecoveredShard { machine, dir, mark, log_map, indexes: files };
@@ -195,8 +197,12 @@ fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage, advice: &str) -> Fai
     Failure::new(Exit::LogDamaged, text)
 }
 
-pub(super) fn log_map(source: &mut DirSource, newest: Generation) -> std::io::Result<LogMap> {
-    let mut map = LogMap::default();
+pub(super) fn log_map(
+    source: &mut DirSource,
+    newest: Generation,
+    waymarks: Waymarks,
+) -> std::io::Result<LogMap> {
+    let mut map = LogMap::new(waymarks);
     for (generation, _) in source.segments()? {
         if generation <= newest
             && let Some(header) = header(source, generation)?

@@ -27,6 +27,7 @@ use crate::shard::{
     Active, BlockSink, Boundary, EpochMarks, RecordMisfit, Sealed, ShardConfig, ShardStart,
     StoredHead, walk,
 };
+use crate::waymarks::Waymarks;
 use marks::Committed;
 use std::collections::VecDeque;
 
@@ -135,6 +136,8 @@ pub struct Recovered {
     pub events: u64,
     /// Why indexes could not be saved, if so.
     pub save_error: Option<std::io::Error>,
+    /// Where blocks begin that were read.
+    pub waymarks: Waymarks,
 }
 
 /// Reads the tail of the log behind `checkpoint`.
@@ -167,8 +170,9 @@ pub fn recover<S: LogSource>(
     let active = Active { generation: newest, offset, header_pending: None };
     let active = (newest > start.flushed()).then_some(active);
     let (end, newest_stamp) = (scan.end, scan.newest_stamp);
-    let Rebuild { tail, heads, keys, tail_keys, unsaved, save_error, committed, epochs, .. } =
-        rebuild;
+    let (blocks, events) = (rebuild.blocks, rebuild.events);
+    let Rebuild { tail, heads, keys, tail_keys, unsaved, save_error, committed, .. } = rebuild;
+    let Rebuild { epochs, waymarks, .. } = rebuild;
     let mut epochs = epochs;
     epochs.precede(&older);
     let (committed, uncommitted) = match config.pair {
@@ -194,8 +198,7 @@ pub fn recover<S: LogSource>(
         uncommitted,
         epochs,
     };
-    let (blocks, events) = (rebuild.blocks, rebuild.events);
-    Ok(Recovered { start, scan, blocks, events, save_error })
+    Ok(Recovered { start, scan, blocks, events, save_error, waymarks })
 }
 
 struct Rebuild {
@@ -212,6 +215,7 @@ struct Rebuild {
     committed: Committed,
     end: LogEnd,
     epochs: EpochMarks,
+    waymarks: Waymarks,
     blocks: u64,
     events: u64,
 }
@@ -234,6 +238,7 @@ impl Rebuild {
             committed: Committed::new(start, mark),
             end: start.end,
             epochs: EpochMarks::default(),
+            waymarks: Waymarks::default(),
             blocks: 0,
             events: 0,
         }
@@ -249,6 +254,7 @@ impl Rebuild {
         self.blocks += 1;
         walk(place, block, &mut Rebuilding { rebuild: self, store })?;
         let header = &block.header;
+        self.waymarks.note(header.first_lsn, place);
         self.epochs.follow(&self.end, header.epoch);
         let (lsn, hash) = (header.last_lsn(), header.hash);
         self.end = LogEnd { lsn, hash, hlc: header.hlc, epoch: header.epoch };

@@ -8,6 +8,7 @@ use duolog_engine::bytes::align_up;
 use duolog_engine::ids::{Generation, Lsn, Place};
 use duolog_engine::record::Record;
 use duolog_engine::shard::RequestId;
+use duolog_engine::waymarks::Waymarks;
 use duolog_net::wire::{ErrorCode, ErrorFrame, LogPage, LogTail, OpenPage, ReadLog};
 
 use super::fetch::{FetchError, RecordFetch};
@@ -23,15 +24,26 @@ const AHEAD_BYTES: usize = 256 << 10;
 pub struct LogMap {
     /// Segment and the LSN before its first, in order.
     segments: Vec<(Generation, Lsn)>,
+    waymarks: Waymarks,
     /// By the LSN asked for next: a block's place and its first LSN.
     hints: HashMap<Lsn, (Place, Lsn)>,
 }
 
 impl LogMap {
+    /// Without segments.
+    pub fn new(waymarks: Waymarks) -> Self {
+        Self { waymarks, ..Self::default() }
+    }
+
     /// Notes a segment: it begins behind `base`.
     pub fn segment(&mut self, generation: Generation, base: Lsn) {
         debug_assert!(self.segments.last().is_none_or(|(last, _)| *last < generation));
         self.segments.push((generation, base));
+    }
+
+    /// Notes that the block that begins with `first` goes to `place`, behind all others.
+    pub(super) fn block(&mut self, first: Lsn, place: Place) {
+        self.waymarks.note(first, place);
     }
 
     /// Where a walk to `lsn` begins, and the next LSN there.
@@ -41,6 +53,9 @@ impl LogMap {
         }
         let behind = self.segments.partition_point(|(_, base)| *base < lsn);
         let (generation, base) = self.segments.get(behind.checked_sub(1)?)?;
+        if let Some((first, place)) = self.waymarks.before(lsn).filter(|(first, _)| first > base) {
+            return Some((place, first));
+        }
         Some((Place { generation: *generation, offset: align_bytes }, base.next()))
     }
 

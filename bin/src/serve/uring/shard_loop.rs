@@ -254,6 +254,7 @@ impl ShardLoop {
         if let Some(header) = &header {
             self.log_map.borrow_mut().segment(header.generation, header.base.lsn);
         }
+        self.log_map.borrow_mut().block(first_lsn, place);
         let file = self.writer(place.generation);
         let shard = self.shard.borrow();
         self.send_to_peer(&shard, first_lsn);

@@ -2,5 +2,7 @@
 
 mod log_file;
 pub mod mapped;
+mod read_ahead;
 
 pub use log_file::{LogFile, LogFiles};
+pub use read_ahead::ReadAhead;

@@ -1,43 +1,43 @@
 //! Whole blocks of the own log in order, from memory as long as they are there, else from disk in
 //! large pieces. For a follower that lacks them, and for the chain.
 
-use std::rc::Rc;
-
 use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use duolog_engine::bytes::align_up;
+use duolog_engine::disk::uring::ReadAhead;
 use duolog_engine::ids::{Lsn, Place};
 use duolog_engine::replica::BlockEnd;
 use duolog_engine::shard::Shard;
 
-use crate::serve::uring::fetch::{FetchError, RecordFetch};
+use crate::serve::uring::fetch::FetchError;
 use crate::serve::uring::shard_loop::ShardLoop;
-
-/// Read ahead while walking, bytes: a follower that copies the log is to be fed at disk speed.
-const AHEAD_BYTES: usize = 4 << 20;
 
 /// A position in the log.
 #[derive(Debug, Default)]
 pub(super) struct BlockWalk {
     /// Where the next block is, if the last one came from disk.
     at: Option<(Lsn, Place)>,
-    fetch: RecordFetch,
+    ahead: ReadAhead,
+    /// A block that was in memory.
+    copy: Vec<u8>,
 }
 
 impl BlockWalk {
-    /// Puts the block that begins at `first` into `out`, which is emptied before. The block must
-    /// be durable or in memory.
+    /// The block that begins at `first`. It must be durable or in memory.
     pub async fn block(
         &mut self,
-        shard: &Rc<ShardLoop>,
+        shard: &ShardLoop,
         first: Lsn,
-        out: &mut Vec<u8>,
-    ) -> Result<BlockHeader, FetchError> {
-        out.clear();
+    ) -> Result<(BlockHeader, &[u8]), FetchError> {
+        self.copy.clear();
         if let Some(bytes) = shard.shard.borrow().in_memory_block(first) {
-            out.extend_from_slice(bytes);
+            self.copy.extend_from_slice(bytes);
+        }
+        if !self.copy.is_empty() {
             self.at = None;
             let nowhere = Place::default();
-            return BlockHeader::decode(out).map_err(|_| FetchError::Misplaced(nowhere));
+            let header = BlockHeader::decode(&self.copy);
+            let header = header.map_err(|_| FetchError::Misplaced(nowhere))?;
+            return Ok((header, &self.copy));
         }
         let mut place = match self.at {
             Some((lsn, place)) if lsn == first => place,
@@ -51,38 +51,37 @@ impl BlockWalk {
             }
             place = Place { generation, offset: align_bytes };
         }
-        let header = match self.load(shard, place, first, out).await {
+        if !self.holds(shard, place, first).await? {
             // What was read ahead may be older than the block.
-            Err(FetchError::Misplaced(_)) => {
-                self.fetch = RecordFetch::default();
-                self.load(shard, place, first, out).await?
+            self.ahead = ReadAhead::default();
+            if !self.holds(shard, place, first).await? {
+                return Err(FetchError::Misplaced(place));
             }
-            outcome => outcome?,
-        };
+        }
+        let header = self.header(shard, place, first).await?;
         self.at = Some((header.last_lsn().next(), behind(place, &header, align_bytes)?));
-        Ok(header)
+        let block = self.ahead.bytes(&shard.files, place, header.length()).await?;
+        Ok((header, block))
     }
 
-    async fn load(
+    /// Whether the block that begins at `first` is there, whole.
+    async fn holds(
         &mut self,
-        shard: &Rc<ShardLoop>,
+        shard: &ShardLoop,
         place: Place,
         first: Lsn,
-        out: &mut Vec<u8>,
-    ) -> Result<BlockHeader, FetchError> {
-        out.clear();
-        let header = self.header(shard, place, first).await?;
-        let bytes = self.fetch.bytes(shard, place, header.length(), AHEAD_BYTES).await?;
-        let whole = bytes.get(..header.length()).ok_or(FetchError::Misplaced(place))?;
-        if crc32c::crc32c(&whole[BLOCK_HEADER_BYTES..]) != header.body_checksum {
-            return Err(FetchError::Misplaced(place));
-        }
-        out.extend_from_slice(whole);
-        Ok(header)
+    ) -> Result<bool, FetchError> {
+        let header = match self.header(shard, place, first).await {
+            Err(FetchError::Misplaced(_)) => return Ok(false),
+            header => header?,
+        };
+        let block = self.ahead.bytes(&shard.files, place, header.length()).await?;
+        let body = block.get(BLOCK_HEADER_BYTES..header.length());
+        Ok(body.is_some_and(|body| crc32c::crc32c(body) == header.body_checksum))
     }
 
     /// Walks to the block that begins at `first`.
-    async fn find(&mut self, shard: &Rc<ShardLoop>, first: Lsn) -> Result<Place, FetchError> {
+    async fn find(&mut self, shard: &ShardLoop, first: Lsn) -> Result<Place, FetchError> {
         let align_bytes = shard.shard.borrow().config().layout.align_bytes;
         let start = shard.log_map.borrow().start(first, align_bytes);
         let Some((mut place, mut lsn)) = start else {
@@ -98,11 +97,11 @@ impl BlockWalk {
 
     async fn header(
         &mut self,
-        shard: &Rc<ShardLoop>,
+        shard: &ShardLoop,
         place: Place,
         lsn: Lsn,
     ) -> Result<BlockHeader, FetchError> {
-        let bytes = self.fetch.bytes(shard, place, BLOCK_HEADER_BYTES, AHEAD_BYTES).await?;
+        let bytes = self.ahead.bytes(&shard.files, place, BLOCK_HEADER_BYTES).await?;
         match BlockHeader::decode(bytes) {
             Ok(header) if header.first_lsn == lsn => Ok(header),
             Ok(_) | Err(_) => Err(FetchError::Misplaced(place)),
@@ -129,10 +128,7 @@ fn known_end(machine: &Shard, lsn: Lsn) -> Option<BlockEnd> {
 }
 
 /// The block of the own log, all of it durable, that ends exactly at `lsn`.
-pub(super) async fn end_at(
-    shard: &Rc<ShardLoop>,
-    lsn: Lsn,
-) -> Result<Option<BlockEnd>, FetchError> {
+pub(super) async fn end_at(shard: &ShardLoop, lsn: Lsn) -> Result<Option<BlockEnd>, FetchError> {
     let (end, align_bytes) = {
         let machine = shard.shard.borrow();
         (machine.durable(), machine.config().layout.align_bytes)

@@ -76,16 +76,16 @@ async fn lend(shard: &Rc<ShardLoop>, wire: &Rc<Wire>, hello: &PeerHello) -> Resu
     };
     let welcome = PeerWelcome { epoch, cluster, from, promised, end: own_end, committed: known };
     wire.say(|frame| welcome.encode(frame));
-    let (mut walk, mut block) = (BlockWalk::default(), Vec::new());
+    let mut walk = BlockWalk::default();
     let mut next = end.lsn.next();
     while next <= last {
         if !taken(wire, UNSENT_PAUSE_BYTES).await {
             wire.shut();
             return Ok(());
         }
-        let header = walk.block(shard, next, &mut block).await;
-        let header = header.map_err(|error| unreadable(&error))?;
-        wire.send(&[&block_frame_header(epoch, block.len()), &block]);
+        let block = walk.block(shard, next).await;
+        let (header, block) = block.map_err(|error| unreadable(&error))?;
+        wire.send(&[&block_frame_header(epoch, block.len()), block]);
         next = header.last_lsn().next();
     }
     wire.say(|frame| PeerCommit { epoch, lsn: last }.encode(frame));

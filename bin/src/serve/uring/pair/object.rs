@@ -45,15 +45,15 @@ pub(super) async fn make(
     base: Option<BlockEnd>,
     range: LsnRange,
 ) -> Result<Bytes, NotMade> {
-    let (mut walk, mut block) = (BlockWalk::default(), Vec::new());
+    let mut walk = BlockWalk::default();
     let mut blocks: Vec<Vec<u8>> = Vec::new();
     let (mut next, mut base) = (range.first, base);
     while next <= range.last {
-        let header = walk.block(shard, next, &mut block).await;
-        let header = header.map_err(|error| NotMade::Unreadable { lsn: next, error })?;
+        let block = walk.block(shard, next).await;
+        let (header, block) = block.map_err(|error| NotMade::Unreadable { lsn: next, error })?;
         base.get_or_insert(BlockEnd { lsn: Lsn(next.0 - 1), hash: header.previous_hash });
         next = header.last_lsn().next();
-        blocks.push(std::mem::take(&mut block));
+        blocks.push(block.to_vec());
     }
     let base = base.ok_or(NotMade::Refused(ChainError::Malformed("block count")))?;
     let parts = ObjectParts { id, kind, node: shard.member().settings.identity.node, base };
