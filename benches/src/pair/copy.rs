@@ -25,7 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Copied {
-    /// Payload copied, MiB.
+    /// The log that was copied, with everything around the events, as far as the leader had to
+    /// read it from its disk, MiB.
     pub size_mib: f64,
     /// From the moment that the leader has found the newcomer until that has everything, seconds.
     pub took_s: f64,
@@ -38,7 +39,7 @@ pub struct Copied {
 /// Fills the log, kills the follower, and lets a blank node take its place.
 pub fn run(pair: &PairSettings, dir: &Path, nodes: &mut Nodes) -> Result<Copied, PairError> {
     let leader = nodes.wait_until_healthy()?;
-    let size_mib = fill(pair, nodes, leader)?;
+    let filled_mib = fill(pair, nodes, leader)?;
     nodes.wait_until_equal()?;
     let follower = 1 - leader;
     let id = |nodes: &Nodes, index| {
@@ -56,6 +57,8 @@ pub fn run(pair: &PairSettings, dir: &Path, nodes: &mut Nodes) -> Result<Copied,
     let newcomer = id(nodes, blank)?;
     let memory = |nodes: &Nodes| nodes.process_id(leader).and_then(resident_mib);
     let (memory_before, mut memory_max) = (memory(nodes), memory(nodes));
+    let read = |nodes: &Nodes| nodes.process_id(leader).and_then(read_mib);
+    let read_before = read(nodes);
     let request = serde_json::json!({"command": "replace", "dead": dead, "newcomer": newcomer});
     nodes.command(&request.to_string())?;
     let mut clock = Clock::start();
@@ -77,9 +80,11 @@ pub fn run(pair: &PairSettings, dir: &Path, nodes: &mut Nodes) -> Result<Copied,
         pause(LOOK_EVERY);
     }
     let took_s = clock.now_ns() as f64 / 1e9;
+    let size_mib = read(nodes).zip(read_before).map(|(after, before)| after - before);
     let after = rates()?;
     Ok(Copied {
-        size_mib,
+        // A system that does not count gets the payload of what was written last: less.
+        size_mib: size_mib.unwrap_or(filled_mib),
         took_s,
         disk: before.mean(&after),
         leader_memory_mib: memory_max.zip(memory_before).map(|(max, before)| max - before),
@@ -117,11 +122,17 @@ fn has_everything(nodes: &Nodes, leader: usize, blank: usize) -> bool {
 /// Resident memory of a process. `None` where the system does not tell.
 fn resident_mib(process_id: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process_id}/status")).ok()?;
-    resident_kib(&text).map(|kib| kib as f64 / 1024.0)
+    number_behind("VmRSS:", &text).map(|kib| kib as f64 / 1024.0)
 }
 
-fn resident_kib(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+/// What a process has read from disks so far, MiB. `None` where the system does not tell.
+fn read_mib(process_id: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process_id}/io")).ok()?;
+    number_behind("read_bytes:", &text).map(|bytes| bytes as f64 / MIB)
+}
+
+fn number_behind(name: &str, text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
@@ -130,9 +141,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resident_memory_is_read_from_its_line() {
-        assert_eq!(resident_kib("Name:\tx\nVmHWM:\t 9 kB\nVmRSS:\t  2048 kB\n"), Some(2048));
-        assert_eq!(resident_kib("Name:\tx\n"), None);
+    fn what_the_system_counts_is_read_from_its_line() {
+        let status = "Name:\tx\nVmHWM:\t 9 kB\nVmRSS:\t  2048 kB\n";
+        assert_eq!(number_behind("VmRSS:", status), Some(2048));
+        assert_eq!(number_behind("VmRSS:", "Name:\tx\n"), None);
+        assert_eq!(number_behind("read_bytes:", "rchar: 1\nread_bytes: 77\n"), Some(77));
         assert!(resident_mib(std::process::id()).is_none_or(|mib| mib > 0.0));
     }
 }

@@ -223,6 +223,7 @@ async fn send_log(shard: Rc<ShardLoop>, link: Rc<OutLink>) {
         if next > end || !room {
             // With room and nothing to send, new blocks go out the moment they are written.
             link.live.set(room);
+            link.wire.release();
             link.more.wait().await;
             continue;
         }
@@ -231,7 +232,8 @@ async fn send_log(shard: Rc<ShardLoop>, link: Rc<OutLink>) {
             Ok((header, block)) => {
                 // A new block may have gone out meanwhile only if this task was not needed.
                 if link.link.borrow().next() == next {
-                    link.send_block(&header, block);
+                    link.note_sent(&header, block.len());
+                    link.wire.hold(&[&block_frame_header(link.epoch, block.len()), block]);
                 }
                 turn_bytes += block.len();
             }
@@ -243,6 +245,7 @@ async fn send_log(shard: Rc<ShardLoop>, link: Rc<OutLink>) {
         }
         if turn_bytes >= TURN_BYTES {
             turn_bytes = 0;
+            link.wire.release();
             futures_lite::future::yield_now().await;
         }
     }
@@ -280,12 +283,14 @@ impl OutLink {
         self.link.borrow().has_room() && self.wire.unsent_bytes() < UNSENT_PAUSE_BYTES
     }
 
-    fn send_block(&self, header: &BlockHeader, block: &[u8]) {
-        let frame = block_frame_header(self.epoch, block.len());
+    fn note_sent(&self, header: &BlockHeader, length: usize) {
         let mut link = self.link.borrow_mut();
-        link.sent(header.first_lsn, header.last_lsn(), block.len(), header.commit_mark);
-        drop(link);
-        self.wire.send(&[&frame, block]);
+        link.sent(header.first_lsn, header.last_lsn(), length, header.commit_mark);
+    }
+
+    fn send_block(&self, header: &BlockHeader, block: &[u8]) {
+        self.note_sent(header, block.len());
+        self.wire.send(&[&block_frame_header(self.epoch, block.len()), block]);
     }
 
     /// A block goes to the own disk: send it at the same time (R1), if it is the next one here.

@@ -22,13 +22,15 @@ const USER_TIMEOUT_MS: u32 = 5_000;
 const UNSENT_MAX_BYTES: usize = 8 << 20;
 /// Bytes that wait for the socket before a sender of blocks pauses by itself.
 pub(super) const UNSENT_PAUSE_BYTES: usize = UNSENT_MAX_BYTES / 8;
+/// Bytes that are held back at most: a call to the kernel costs as much as copying these.
+const HELD_MAX_BYTES: usize = 64 << 10;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Wire {
     stream: RefCell<TcpStream>,
     descriptor: i32,
-    /// Behind what a flush has taken.
+    /// Behind what a flush has taken; without a flush, what is held back.
     unsent: RefCell<Vec<u8>>,
     /// Bytes that a flush has taken and the socket has not.
     taken_bytes: Cell<usize>,
@@ -117,12 +119,18 @@ impl Wire {
             return false;
         }
         let mut skip = 0;
+        let mut unsent = self.unsent.borrow_mut();
         if !self.flushing.get() {
-            let slices: Vec<io::IoSlice<'_>> = parts.iter().map(|p| io::IoSlice::new(p)).collect();
+            let all = std::iter::once(&unsent[..]).chain(parts.iter().copied());
+            let slices: Vec<io::IoSlice<'_>> = all.map(io::IoSlice::new).collect();
             let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
             let mut control = rustix::net::SendAncillaryBuffer::default();
             match rustix::net::sendmsg(self.descriptor(), &slices, &mut control, flags) {
-                Ok(count) => skip = count,
+                Ok(count) => {
+                    let held = count.min(unsent.len());
+                    unsent.drain(..held);
+                    skip = count - held;
+                }
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
                 Err(_) => {
                     self.shut();
@@ -130,7 +138,6 @@ impl Wire {
                 }
             }
         }
-        let mut unsent = self.unsent.borrow_mut();
         for part in parts {
             let taken = skip.min(part.len());
             skip -= taken;
@@ -145,6 +152,26 @@ impl Wire {
             glommio::spawn_local(flush(Rc::clone(self))).detach();
         }
         true
+    }
+
+    /// Like [`Wire::send`], but what is small may stay here until more has come or
+    /// [`Wire::release`] is called. The order is kept, whichever way messages go.
+    pub fn hold(self: &Rc<Self>, parts: &[&[u8]]) -> bool {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let mut unsent = self.unsent.borrow_mut();
+        if self.dead.get() || self.flushing.get() || unsent.len() + bytes > HELD_MAX_BYTES {
+            drop(unsent);
+            return self.send(parts);
+        }
+        parts.iter().for_each(|part| unsent.extend_from_slice(part));
+        true
+    }
+
+    /// Sends what was held back.
+    pub fn release(self: &Rc<Self>) {
+        if !self.unsent.borrow().is_empty() {
+            self.send(&[]);
+        }
     }
 
     /// Receives more bytes into `reader`; false at the end.
