@@ -110,12 +110,6 @@ pub enum Action {
         /// The reign that is given away.
         epoch: LeaseEpoch,
     },
-    /// Upload to the chain what was committed through the member to be removed (M3). Answer:
-    /// `ExposedUploaded`.
-    UploadExposed {
-        /// The reign.
-        epoch: LeaseEpoch,
-    },
     /// Log a change, one structured line.
     Report(Report),
     /// Hand over a `Tick` at this time; replaces the previous one.

@@ -133,11 +133,6 @@ pub enum Event {
     },
     /// The operator replaces a member (M3).
     ReplaceRequested(Replace),
-    /// Answer to `UploadExposed`.
-    ExposedUploaded {
-        /// The reign.
-        epoch: LeaseEpoch,
-    },
     /// The object store's clock and this node's differ by this much: an independent witness.
     SkewSeen {
         /// Distance, ms.
@@ -247,8 +242,8 @@ pub struct Replace {
     /// The member to remove.
     pub dead: NodeId,
     /// The node that takes its place.
-    pub newcomer: Option<NodeId>,
-    /// Whether to do it although the dead answers, or nobody takes its place.
+    pub newcomer: NodeId,
+    /// Whether to do it although the dead answers.
     pub force: Force,
 }
 

@@ -150,7 +150,6 @@ impl<R: Rules> Machine<R> {
             Event::Drained { epoch } => self.drained(now, epoch, out),
             Event::RenewalWanted { epoch } => self.renewal_wanted(epoch),
             Event::ReplaceRequested(replace) => self.replace_requested(replace, out),
-            Event::ExposedUploaded { epoch } => self.exposed_uploaded(epoch, out),
             event => unreachable!("{event:?} is taken before"),
         }
     }

@@ -124,8 +124,6 @@ pub enum MemberRefusal {
     NotMember,
     /// It still acks heartbeats.
     Reachable,
-    /// Nobody takes its place.
-    NoNewcomer,
 }
 
 impl What {
@@ -267,10 +265,6 @@ impl fmt::Display for MemberRefusal {
             Self::Busy => "another change of the members is under way: wait for it",
             Self::NotMember => "not in in_sync: see `status` for the members",
             Self::Reachable => "still acks heartbeats: stop it, or insist with --force",
-            Self::NoNewcomer => {
-                "nobody takes its place, and what only it holds would be on one disk: name the \
-                 newcomer, or insist with --force"
-            }
         })
     }
 }

@@ -195,7 +195,6 @@ impl Life {
             Action::StopFollowing => answer(Event::FollowingStopped),
             Action::Drain { epoch } => answer(Event::Drained { epoch }),
             Action::Resign { epoch } => drop(send(Event::ResignReceived { from, epoch })),
-            Action::UploadExposed { epoch } => answer(Event::ExposedUploaded { epoch }),
             Action::Report(report) => {
                 let line = format!("{} {:?}: {report:?}", now.mono, self.node);
                 self.stage.journal.line(line);

@@ -126,7 +126,7 @@ impl<R: Rules> Machine<R> {
     }
 
     pub(super) fn replace_requested(&mut self, replace: Replace, out: &mut Actions) {
-        let Replace { dead, newcomer, force } = replace;
+        let Replace { dead, newcomer, .. } = replace;
         let refusal = match &self.phase {
             Phase::Reign(reign) if reign.stage == Stage::Leading => {
                 replace_refusal(reign, self.identity.node, replace)
@@ -138,25 +138,8 @@ impl<R: Rules> Machine<R> {
             let what = What::MemberRefused { node: dead, refusal };
             return self.report(epoch, what, out);
         }
-        let Phase::Reign(reign) = &mut self.phase else {
-            return;
-        };
-        match newcomer {
-            Some(newcomer) => reign.change = Change::Named { newcomer },
-            None => {
-                assert!(force == Force::Yes, "a member leaves alone only by force");
-                reign.change = Change::Exposed;
-                out.push(Action::UploadExposed { epoch: reign.epoch });
-            }
-        }
-    }
-
-    pub(super) fn exposed_uploaded(&mut self, epoch: LeaseEpoch, out: &mut Actions) {
-        let me = self.identity.node;
-        if let Some(reign) = self.leading(epoch)
-            && reign.change == Change::Exposed
-        {
-            self.propose(InSync::alone(me), out);
+        if let Phase::Reign(reign) = &mut self.phase {
+            reign.change = Change::Named { newcomer };
         }
     }
 }
@@ -166,12 +149,10 @@ fn replace_refusal(reign: &Reign, me: NodeId, replace: Replace) -> Option<Member
     let busy = !matches!(reign.change, Change::None | Change::Named { .. });
     if busy {
         Some(MemberRefusal::Busy)
-    } else if reign.in_sync.other(me) != Some(dead) || newcomer == Some(dead) {
+    } else if reign.in_sync.other(me) != Some(dead) || newcomer == dead {
         Some(MemberRefusal::NotMember)
     } else if reign.reachable && force == Force::No {
         Some(MemberRefusal::Reachable)
-    } else if newcomer.is_none() && force == Force::No {
-        Some(MemberRefusal::NoNewcomer)
     } else {
         None
     }

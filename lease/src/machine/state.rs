@@ -182,8 +182,6 @@ pub(super) enum Change {
     Named {
         newcomer: NodeId,
     },
-    /// What the leaving member alone holds is being uploaded.
-    Exposed,
     /// The shards begin to count by both sets.
     Adopting {
         next: InSync,
@@ -203,7 +201,7 @@ impl Change {
     pub(super) const fn proposal(self) -> Option<InSync> {
         match self {
             Self::Adopting { next } | Self::Covered { next } | Self::Written { next } => Some(next),
-            Self::None | Self::Named { .. } | Self::Exposed => None,
+            Self::None | Self::Named { .. } => None,
         }
     }
 

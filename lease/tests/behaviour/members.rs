@@ -83,7 +83,7 @@ fn no_ack_counts_while_a_swap_is_undecided() {
 
 fn swap_written() -> Single {
     let mut node = Single::leading();
-    let replace = Replace { dead: node_id(B), newcomer: Some(NEWCOMER), force: Force::No };
+    let replace = Replace { dead: node_id(B), newcomer: NEWCOMER, force: Force::No };
     node.step(Event::ReplaceRequested(replace));
     assert_eq!(node.machine.admits(NEWCOMER), Ok(()));
     node.step(Event::FollowerCaughtUp { node: NEWCOMER, epoch: EPOCH });
@@ -108,15 +108,13 @@ fn a_third_node_is_refused_unless_it_was_named() {
 /// M3: what `node replace` refuses, and when force helps.
 #[test]
 fn a_replacement_is_refused_for_a_reason() {
-    let named = Some(NEWCOMER);
     let rows = [
-        (false, node_id(B), named, Force::No, None),
-        (false, node_id(B), None, Force::No, Some(MemberRefusal::NoNewcomer)),
-        (false, node_id(B), None, Force::Yes, None),
-        (true, node_id(B), named, Force::No, Some(MemberRefusal::Reachable)),
-        (true, node_id(B), named, Force::Yes, None),
-        (false, NEWCOMER, named, Force::Yes, Some(MemberRefusal::NotMember)),
-        (false, node_id(A), named, Force::Yes, Some(MemberRefusal::NotMember)),
+        (false, node_id(B), NEWCOMER, Force::No, None),
+        (true, node_id(B), NEWCOMER, Force::No, Some(MemberRefusal::Reachable)),
+        (true, node_id(B), NEWCOMER, Force::Yes, None),
+        (false, NEWCOMER, NEWCOMER, Force::Yes, Some(MemberRefusal::NotMember)),
+        (false, node_id(B), node_id(B), Force::Yes, Some(MemberRefusal::NotMember)),
+        (false, node_id(A), NEWCOMER, Force::Yes, Some(MemberRefusal::NotMember)),
     ];
     for (reachable, dead, newcomer, force, expected) in rows {
         let mut node = Single::leading();
@@ -129,22 +127,8 @@ fn a_replacement_is_refused_for_a_reason() {
             What::MemberRefused { refusal, .. } => Some(*refusal),
             _ => None,
         });
-        assert_eq!(refused, expected, "{reachable} {dead} {newcomer:?} {force:?}");
+        assert_eq!(refused, expected, "{reachable} {dead} {newcomer} {force:?}");
     }
-}
-
-/// M3: removing the only other member uploads first what only it shares.
-#[test]
-fn a_forced_removal_uploads_before_it_writes() {
-    let mut node = Single::leading();
-    let replace = Replace { dead: node_id(B), newcomer: None, force: Force::Yes };
-    let actions = node.step(Event::ReplaceRequested(replace));
-    assert_eq!(actions[0], Action::UploadExposed { epoch: EPOCH });
-    assert_eq!(node.writes.len(), 1);
-    node.step(Event::ExposedUploaded { epoch: EPOCH });
-    node.step(Event::ProposalCovered { epoch: EPOCH });
-    let (_, document) = node.writes.last().expect("written");
-    assert_eq!(document.in_sync, InSync::alone(node_id(A)));
 }
 
 /// A newcomer that leaves before the write is forgotten; after it the write must be decided.

@@ -367,7 +367,6 @@ impl Pair {
                 self.soon(node, Event::FollowingStopped);
             }
             Action::Drain { epoch } => self.soon(node, Event::Drained { epoch }),
-            Action::UploadExposed { epoch } => self.soon(node, Event::ExposedUploaded { epoch }),
             _ => {}
         }
     }

@@ -68,14 +68,6 @@ pub enum Event {
         /// What is there.
         found: Option<Found>,
     },
-    /// Blocks of this reign that were committed over the wire have to go into the chain, because
-    /// the other copy is about to be given up (M3). One Batch; it has to continue the chain's end.
-    Expose {
-        /// Its blocks.
-        range: LsnRange,
-        /// Their length.
-        bytes: u64,
-    },
     /// The time of [`Uploader::deadline`] has come (it may come early).
     Tick,
 }
@@ -170,8 +162,6 @@ pub struct Uploader {
     /// Blocks that are neither committed nor in an object. The shard's limits bound them.
     closed: VecDeque<ClosedBlock>,
     closed_bytes: u64,
-    /// Ranges to expose, each with its length.
-    exposed: VecDeque<(LsnRange, u64)>,
     slots: VecDeque<Slot>,
     stored_objects: u64,
     stored_bytes: u64,
@@ -196,7 +186,6 @@ impl Uploader {
             next_seq: Seq::OPEN.next(),
             closed: VecDeque::new(),
             closed_bytes: 0,
-            exposed: VecDeque::new(),
             slots: VecDeque::with_capacity(config.in_flight_max),
             stored_objects: 0,
             stored_bytes: 0,
@@ -239,7 +228,6 @@ impl Uploader {
             }
             Event::Put { seq, outcome } => self.put(now, seq, outcome, out),
             Event::ReadBack { seq, found } => self.read_back(now, seq, found, out),
-            Event::Expose { range, bytes } => self.expose(range, bytes),
             Event::Tick => self.repeat_due(now, out),
         }
         if !self.deposed {
@@ -263,13 +251,6 @@ impl Uploader {
             self.closed_bytes -= block.bytes;
             self.closed.pop_front();
         }
-    }
-
-    fn expose(&mut self, range: LsnRange, bytes: u64) {
-        let end = self.exposed.back().map_or(self.chain_end, |(range, _)| range.last);
-        assert!(range.first.0 == end.0 + 1, "C1: a Batch continues what is in the chain");
-        assert!(range.last <= self.committed, "M3: what is exposed was committed");
-        self.exposed.push_back((range, bytes));
     }
 
     /// Whether one more object may be under way.
@@ -299,7 +280,7 @@ impl Uploader {
             if !self.may_start(now) {
                 return;
             }
-            let (range, bytes) = self.exposed.pop_front().unwrap_or_else(|| self.take_batch());
+            let (range, bytes) = self.take_batch();
             let seq = self.next_seq;
             self.next_seq = seq.next();
             self.chain_end = range.last;
@@ -318,7 +299,7 @@ impl Uploader {
                 && (self.closed_bytes >= self.config.batch_bytes
                     || now >= block.since.plus(self.config.delay_ms))
         };
-        !self.exposed.is_empty() || self.closed.front().is_some_and(due)
+        self.closed.front().is_some_and(due)
     }
 
     /// C1: begins right behind the later of the chain's end and the commit mark.

@@ -223,22 +223,3 @@ fn a_batch_has_a_size() {
     assert_eq!(case.put(2, PutOutcome::Stored), [release(2), stored(14), upload(3, 15, 17)]);
     assert_eq!(case.put(3, PutOutcome::Stored), [release(3), stored(17), upload(4, 18, 19)]);
 }
-
-#[test]
-fn m3_what_was_committed_through_a_lost_member_goes_into_the_chain() {
-    let mut case = Case::with(0, 1);
-    case.tell(Event::Wire(Wire::Covers));
-    case.closed(20, 100);
-    case.closed(30, 100);
-    case.committed(30);
-    case.closed(31, 10);
-    let range = |first, last| LsnRange { first: Lsn(first), last: Lsn(last) };
-    let exposed = case.tell(Event::Expose { range: range(11, 20), bytes: 100 });
-    assert_eq!(exposed, [upload(1, 11, 20)]);
-    assert_eq!(case.tell(Event::Expose { range: range(21, 30), bytes: 100 }), []);
-    assert_eq!(case.tell(Event::Wire(Wire::Away)), []);
-    let next = case.put(1, PutOutcome::Stored);
-    assert_eq!(next, [release(1), stored(20), upload(2, 21, 30)], "before newer blocks");
-    let next = case.put(2, PutOutcome::Stored);
-    assert_eq!(next, [release(2), stored(30), upload(3, 31, 31)]);
-}

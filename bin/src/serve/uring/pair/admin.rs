@@ -28,7 +28,7 @@ enum Command {
     /// Change the members.
     Replace {
         dead: String,
-        newcomer: Option<String>,
+        newcomer: String,
         #[serde(default)]
         force: bool,
     },
@@ -72,19 +72,11 @@ fn judge(control: &Rc<Control>, body: &[u8]) -> Result<Value, Refused> {
         Command::Status => return Ok(status(control)),
         _ if !leads => return Err(Refused::NotLeader),
         Command::Handoff => Event::ResignRequested,
-        Command::Replace { newcomer: None, .. } => {
-            let text = "name the newcomer: a blank node started with the settings of the dead one \
-                        shows its id in its log and in `nodes/` in the bucket; a member is not \
-                        removed without one taking its place";
-            return Err(Refused::Bad(text.to_owned()));
-        }
-        Command::Replace { dead, newcomer: Some(newcomer), force } => {
-            Event::ReplaceRequested(Replace {
-                dead: node(&dead)?,
-                newcomer: Some(node(&newcomer)?),
-                force: if force { Force::Yes } else { Force::No },
-            })
-        }
+        Command::Replace { dead, newcomer, force } => Event::ReplaceRequested(Replace {
+            dead: node(&dead)?,
+            newcomer: node(&newcomer)?,
+            force: if force { Force::Yes } else { Force::No },
+        }),
     };
     let replaces = matches!(event, Event::ReplaceRequested(_));
     let before = control.history.borrow().count();

@@ -154,10 +154,6 @@ impl Control {
                 self.tell(|| ToShard::Drain { epoch });
             }
             Action::Resign { epoch } => self.outbound.resign(self, epoch),
-            // Only a removal without a newcomer asks for it, and `admin` refuses that.
-            Action::UploadExposed { epoch } => {
-                tracing::error!(event = "exposed_not_uploaded", epoch = epoch.0);
-            }
             Action::Report(report) => self.report(&report),
             Action::SetTimer { at } => {
                 self.timer.set(Some(at));
