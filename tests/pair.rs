@@ -6,5 +6,6 @@ mod pair_founding;
 mod pair_handover;
 mod pair_kills;
 mod pair_members;
+mod pair_reads;
 mod pair_s3;
 mod pair_zombie;

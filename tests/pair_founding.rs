@@ -1,8 +1,8 @@
 //! The first minutes of a pair: founding, joining, and what a follower does for clients.
 
 use duolog_engine::append::Expect;
-use duolog_engine::ids::ShardId;
-use duolog_net::wire::{Consistency, Copies, ErrorCode, NodeRole, ReadStream};
+use duolog_engine::ids::{Lsn, ShardId};
+use duolog_net::wire::{Consistency, Copies, ErrorCode, NodeRole, ReadLog, ReadStream};
 use duolog_tests::pair::{Pair, PairOptions, Timing};
 use duolog_tests::process::{Operation, Wire, quiet};
 
@@ -74,9 +74,17 @@ fn a_follower_serves_any_reads_and_sends_the_rest_to_the_leader() {
     let refused = follower.append(&operation.request()).refused();
     let told = (refused.code, refused.leader.as_str());
     assert_eq!(told, (ErrorCode::NotLeader, address(0).to_string().as_str()));
-    read.consistency = Consistency::Linearizable;
-    let asked = follower.send_read(&read).expect("it is sent");
-    let (answered, answer) = follower.receive().expect("it is answered");
-    assert_eq!((answered, answer.refused().code), (asked, ErrorCode::NotLeader));
+    let shard = ShardId(0);
+    let consistency = Consistency::Linearizable;
+    let mut log = ReadLog { from: Lsn(1), shard, events_max: 0, bytes_max: 0, consistency };
+    for consistency in [Consistency::Linearizable, Consistency::Confirmed] {
+        (read.consistency, log.consistency) = (consistency, consistency);
+        for log_too in [false, true] {
+            let asked = if log_too { follower.send_log(&log) } else { follower.send_read(&read) };
+            let asked = asked.expect("it is sent");
+            let (answered, answer) = follower.receive().expect("it is answered");
+            assert_eq!((answered, answer.refused().code), (asked, ErrorCode::NotLeader));
+        }
+    }
     assert_eq!(follower.log_as(0, 1, Consistency::Any), leader.log(ShardId(0).0, 1));
 }

@@ -9,9 +9,9 @@ use duolog_engine::replica::EpochEnd;
 use duolog_engine::segment::LogEnd;
 use duolog_lease::ids::MonoMs;
 use duolog_net::peer::{
-    PeerAcked, PeerCommit, PeerHeartbeat, PeerHeartbeatAcked, PeerHello, PeerKind, PeerMessage,
-    PeerReason, PeerRefused, PeerResign, PeerWelcome, Purpose, block_frame_header, decode_peer,
-    encode_block, fuzz_peer,
+    PeerAcked, PeerCommit, PeerConfirm, PeerConfirmed, PeerHeartbeat, PeerHeartbeatAcked,
+    PeerHello, PeerKind, PeerMessage, PeerReason, PeerRefused, PeerResign, PeerWelcome, Purpose,
+    block_frame_header, decode_peer, encode_block, fuzz_peer,
 };
 use duolog_net::wire::Decoded;
 use proptest::prelude::*;
@@ -123,6 +123,8 @@ proptest! {
         let (epoch, lsn, committed) = (LeaseEpoch(numbers.0), Lsn(numbers.1), Lsn(numbers.2));
         assert_round_trip(&PeerMessage::Block { epoch, block: &block });
         assert_round_trip(&PeerMessage::Commit(PeerCommit { epoch, lsn }));
+        assert_round_trip(&PeerMessage::Confirm(PeerConfirm { epoch, number: lsn.0 }));
+        assert_round_trip(&PeerMessage::Confirmed(PeerConfirmed { epoch, number: lsn.0 }));
         let acked = PeerAcked { epoch, durable: lsn, committed };
         assert_round_trip(&PeerMessage::Acked(acked));
         let mut copied = Vec::new();
@@ -190,6 +192,8 @@ fn golden_frames() -> Vec<Vec<u8>> {
         PeerMessage::Refused(refused),
         PeerMessage::Block { epoch, block: &block },
         PeerMessage::Commit(PeerCommit { epoch, lsn: Lsn(41) }),
+        PeerMessage::Confirm(PeerConfirm { epoch, number: 7 }),
+        PeerMessage::Confirmed(PeerConfirmed { epoch, number: 7 }),
         PeerMessage::Acked(PeerAcked { epoch, durable: Lsn(42), committed: Lsn(41) }),
         PeerMessage::Heartbeat(PeerHeartbeat {
             epoch,

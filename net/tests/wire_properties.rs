@@ -130,7 +130,7 @@ proptest! {
         from: u64, limits: (u32, u32), shard: u32,
         stream in name(), kind in prop::option::of(name()),
         direction in one_of(&[Direction::Forwards, Direction::Backwards]),
-        consistency in one_of(&[Consistency::Linearizable, Consistency::Any]),
+        consistency in one_of(&[Consistency::Linearizable, Consistency::Any, Consistency::Confirmed]),
     ) {
         let (events_max, bytes_max) = limits;
         let (stream, kind) = (stream.as_str(), kind.as_deref());

@@ -43,6 +43,10 @@ pub struct ReadArgs {
     /// Take what any node has committed: also without a leader, maybe not the newest.
     #[arg(long)]
     pub any: bool,
+    /// Have the leader prove by its follower or the bucket that it leads: right whatever the clocks
+    /// do, for one more round trip.
+    #[arg(long, conflicts_with = "any")]
+    pub confirmed: bool,
     /// At most so many events.
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
@@ -92,7 +96,7 @@ pub fn run(arguments: &ReadArgs, mut output: Output) -> Result<Exit, Failure> {
         }
         output.flush()?;
         if let (0, Some(stream)) = (events, &arguments.stream)
-            && !exists(&client, stream, arguments.any).await?
+            && !exists(&client, arguments, stream).await?
         {
             eprintln!("duolog: there is no stream {stream:?}");
         }
@@ -100,9 +104,15 @@ pub fn run(arguments: &ReadArgs, mut output: Output) -> Result<Exit, Failure> {
     })
 }
 
-async fn exists(client: &Client, stream: &str, any: bool) -> Result<bool, Failure> {
-    let read = client.read(stream).limit(1);
-    let page = if any { read.any_consistency() } else { read }.page().await;
+async fn exists(client: &Client, arguments: &ReadArgs, stream: &str) -> Result<bool, Failure> {
+    let mut read = client.read(stream).limit(1);
+    if arguments.any {
+        read = read.any_consistency();
+    }
+    if arguments.confirmed {
+        read = read.confirmed();
+    }
+    let page = read.page().await;
     Ok(page.map_err(|error| failure(&error))?.tail.stream_next > Revision(0))
 }
 
@@ -112,6 +122,9 @@ fn reader(arguments: &ReadArgs, client: &Client) -> Result<(Reader, ShardId), Fa
         let mut read = client.read_log(shard, Lsn(arguments.from_lsn.unwrap_or(1))).limit(limit);
         if arguments.any {
             read = read.any_consistency();
+        }
+        if arguments.confirmed {
+            read = read.confirmed();
         }
         return Ok((Reader::Log(read), shard));
     }
@@ -128,6 +141,9 @@ fn reader(arguments: &ReadArgs, client: &Client) -> Result<(Reader, ShardId), Fa
     }
     if arguments.any {
         read = read.any_consistency();
+    }
+    if arguments.confirmed {
+        read = read.confirmed();
     }
     Ok((Reader::Stream(read), shard_of_stream(client, stream)))
 }
@@ -152,6 +168,7 @@ mod tests {
         assert!(parse(&["s"]) && parse(&["--shard", "0"]));
         assert!(parse(&["s", "--from", "3", "--backwards", "--type", "t", "--limit", "1"]));
         assert!(parse(&["--shard", "0", "--from-lsn", "9"]));
+        assert!(parse(&["s", "--confirmed"]) && !parse(&["s", "--confirmed", "--any"]));
         assert!(!parse(&[]));
         assert!(!parse(&["s", "--shard", "0"]));
         assert!(!parse(&["s", "--from-lsn", "9"]));

@@ -174,7 +174,7 @@ impl Client {
             _ if self.lane(&[]).status.borrow().info.role == NodeRole::Standalone => {
                 self.lane(subject)
             }
-            Consistency::Linearizable => self.lane(subject),
+            Consistency::Linearizable | Consistency::Confirmed => self.lane(subject),
             Consistency::Any => &self.inner.anyone,
         }
     }

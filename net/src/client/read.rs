@@ -121,6 +121,15 @@ impl StreamRead {
         self
     }
 
+    /// Asks the leader for proof that it leads, taken after the request came: its follower says so,
+    /// or the bucket. Without this its lease is the proof, which is as good as the clocks' drift
+    /// bound. Costs a round trip to the other node.
+    #[must_use]
+    pub const fn confirmed(mut self) -> Self {
+        self.consistency = Consistency::Confirmed;
+        self
+    }
+
     /// How long fetching one page may take, retries included, instead of the client's deadline.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -274,6 +283,15 @@ impl LogRead {
     #[must_use]
     pub const fn any_consistency(mut self) -> Self {
         self.consistency = Consistency::Any;
+        self
+    }
+
+    /// Asks the leader for proof that it leads, taken after the request came: its follower says so,
+    /// or the bucket. Without this its lease is the proof, which is as good as the clocks' drift
+    /// bound. Costs a round trip to the other node.
+    #[must_use]
+    pub const fn confirmed(mut self) -> Self {
+        self.consistency = Consistency::Confirmed;
         self
     }
 

@@ -30,11 +30,15 @@ pub enum PeerKind {
     HeartbeatAcked = 108,
     /// The leader gives its reign away.
     Resign = 109,
+    /// Does the follower still follow?
+    Confirm = 110,
+    /// It does.
+    Confirmed = 111,
 }
 
 impl PeerKind {
     /// Every kind, in the order of the numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -44,6 +48,8 @@ impl PeerKind {
         Self::Heartbeat,
         Self::HeartbeatAcked,
         Self::Resign,
+        Self::Confirm,
+        Self::Confirmed,
     ];
 
     /// The wire's number.
@@ -75,7 +81,7 @@ pub enum PeerError {
     #[error("reserved header bytes are {0:#x} instead of 0: not a frame of the peer protocol")]
     Reserved(u64),
     /// No such kind.
-    #[error("unknown frame kind {0}: the peer protocol has 101 to 109; is this the peer's port?")]
+    #[error("unknown frame kind {0}: the peer protocol has 101 to 111; is this the peer's port?")]
     UnknownKind(u16),
     /// Before the hello is accepted, nothing else may come.
     #[error("a {0:?} came before the hello")]

@@ -34,7 +34,7 @@ pub use frame::{
 pub use fuzz::fuzz_peer;
 pub use heartbeat::{PeerHeartbeat, PeerHeartbeatAcked, PeerResign};
 pub use hello::{PeerHello, PeerWelcome, Purpose};
-pub use progress::{PeerAcked, PeerCommit};
+pub use progress::{PeerAcked, PeerCommit, PeerConfirm, PeerConfirmed};
 pub use reader::{PeerReader, decode_peer};
 pub use refused::{PeerReason, PeerRefused};
 
@@ -65,6 +65,10 @@ pub enum PeerMessage<'a> {
     HeartbeatAcked(PeerHeartbeatAcked),
     /// The leader gives its reign away.
     Resign(PeerResign),
+    /// Does the follower still follow?
+    Confirm(PeerConfirm),
+    /// It does.
+    Confirmed(PeerConfirmed),
 }
 
 impl PeerMessage<'_> {
@@ -81,6 +85,8 @@ impl PeerMessage<'_> {
             Self::Heartbeat(_) => PeerKind::Heartbeat,
             Self::HeartbeatAcked(_) => PeerKind::HeartbeatAcked,
             Self::Resign(_) => PeerKind::Resign,
+            Self::Confirm(_) => PeerKind::Confirm,
+            Self::Confirmed(_) => PeerKind::Confirmed,
         }
     }
 
@@ -97,6 +103,8 @@ impl PeerMessage<'_> {
             Self::Heartbeat(message) => message.epoch,
             Self::HeartbeatAcked(message) => message.epoch,
             Self::Resign(message) => message.epoch,
+            Self::Confirm(message) => message.epoch,
+            Self::Confirmed(message) => message.epoch,
         }
     }
 
@@ -112,6 +120,8 @@ impl PeerMessage<'_> {
             Self::Heartbeat(message) => message.encode(out),
             Self::HeartbeatAcked(message) => message.encode(out),
             Self::Resign(message) => message.encode(out),
+            Self::Confirm(message) => message.encode(out),
+            Self::Confirmed(message) => message.encode(out),
         }
     }
 }
@@ -130,6 +140,8 @@ fn decode_message<'a>(frame: &PeerFrame<'a>) -> Result<PeerMessage<'a>, PeerErro
             PeerHeartbeatAcked::decode(epoch, body).map(PeerMessage::HeartbeatAcked)
         }
         PeerKind::Resign => PeerResign::decode(epoch, body).map(PeerMessage::Resign),
+        PeerKind::Confirm => PeerConfirm::decode(epoch, body).map(PeerMessage::Confirm),
+        PeerKind::Confirmed => PeerConfirmed::decode(epoch, body).map(PeerMessage::Confirmed),
     };
     message.map_err(|error| PeerError::Body { kind, error })
 }

@@ -9,6 +9,7 @@ use crate::wire::body::{ends, short};
 
 const COMMIT: &str = "commit mark";
 const ACKED: &str = "ack";
+const CONFIRM: &str = "confirmation";
 
 /// Leader to follower: everything up to here is committed. Blocks carry it too; this is for the
 /// moment when no further block is there.
@@ -29,6 +30,57 @@ pub struct PeerAcked {
     pub durable: Lsn,
     /// The newest event that its readers can see.
     pub committed: Lsn,
+}
+
+/// Leader to follower: do you still follow this reign? For reads that trust no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerConfirm {
+    /// The leader's reign.
+    pub epoch: LeaseEpoch,
+    /// Counts the questions of this connection.
+    pub number: u64,
+}
+
+/// Follower to leader: yes. There is no other answer: who follows no longer ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerConfirmed {
+    /// The reign that the follower follows.
+    pub epoch: LeaseEpoch,
+    /// The question. Those before are answered with it.
+    pub number: u64,
+}
+
+fn decode_number(body: &[u8]) -> Result<u64, BodyError> {
+    let mut cursor = Cursor::new(body);
+    let number = cursor.u64().map_err(short(CONFIRM))?;
+    ends(CONFIRM, cursor.rest())?;
+    Ok(number)
+}
+
+impl PeerConfirm {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode(out, PeerKind::Confirm, self.epoch, |out| {
+            out.extend_from_slice(&self.number.to_le_bytes());
+        });
+    }
+
+    pub(super) fn decode(epoch: LeaseEpoch, body: &[u8]) -> Result<Self, BodyError> {
+        decode_number(body).map(|number| Self { epoch, number })
+    }
+}
+
+impl PeerConfirmed {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode(out, PeerKind::Confirmed, self.epoch, |out| {
+            out.extend_from_slice(&self.number.to_le_bytes());
+        });
+    }
+
+    pub(super) fn decode(epoch: LeaseEpoch, body: &[u8]) -> Result<Self, BodyError> {
+        decode_number(body).map(|number| Self { epoch, number })
+    }
 }
 
 impl PeerCommit {

@@ -30,6 +30,8 @@ pub enum Consistency {
     Linearizable = 0,
     /// Whatever the node has committed.
     Any = 1,
+    /// As linearizable, whatever the clocks do: the leader asks its follower, or the bucket.
+    Confirmed = 2,
 }
 
 impl Consistency {
@@ -37,6 +39,7 @@ impl Consistency {
         match code {
             0 => Ok(Self::Linearizable),
             1 => Ok(Self::Any),
+            2 => Ok(Self::Confirmed),
             other => Err(BodyError::UnknownValue { field: "consistency", value: other as u64 }),
         }
     }

@@ -257,7 +257,11 @@ impl Wire {
         }
     }
 
-    fn answer_to(&mut self, correlation: u64) -> io::Result<Answer> {
+    /// The answer to one request, which has to come next.
+    ///
+    /// # Errors
+    /// The connection ends, or something else comes.
+    pub fn answer_to(&mut self, correlation: u64) -> io::Result<Answer> {
         match self.receive()? {
             (found, answer) if found == correlation => Ok(answer),
             other => Err(io::Error::other(format!("{other:?}, but {correlation} was asked"))),

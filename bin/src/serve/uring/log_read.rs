@@ -12,6 +12,7 @@ use duolog_engine::waymarks::Waymarks;
 use duolog_net::wire::{ErrorCode, ErrorFrame, LogPage, LogTail, OpenPage, ReadLog};
 
 use super::fetch::{FetchError, RecordFetch};
+use super::freshness::Freshness;
 use super::shard_loop::ShardLoop;
 
 /// Where pages that were served ended, for the reader who comes back for the next one.
@@ -82,7 +83,9 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
         let mut frame = Vec::new();
         let mut open = LogPage::begin(&mut frame, correlation);
         let mut next = Lsn(read.from.0.max(1));
+        let freshness = Freshness::of(&shard, read.consistency).await;
         match fill(&shard, &read, &mut open, &mut frame, &mut next).await {
+            _ if freshness.refuse(&shard, &mut frame, correlation) => {}
             Ok(tail) => open.finish_log(&mut frame, &tail),
             // What lies before the damage is given; the next page begins with the error.
             Err(_) if open.record_count() > 0 => {

@@ -6,6 +6,7 @@ mod appends;
 mod connection;
 mod executor;
 mod fetch;
+mod freshness;
 mod inbox_loop;
 mod log_read;
 mod notify;

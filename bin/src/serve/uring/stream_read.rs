@@ -9,6 +9,7 @@ use duolog_engine::shard::{Located, RequestId, StreamEnd};
 use duolog_net::wire::{self, ErrorCode, ErrorFrame, OpenPage, ReadStream, StreamPage, StreamTail};
 
 use super::fetch::{FetchError, RecordFetch, sealed_places, stored_head};
+use super::freshness::Freshness;
 use super::shard_loop::ShardLoop;
 
 /// Places looked up in one go.
@@ -35,14 +36,9 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
         let mut frame = Vec::new();
         let open = StreamPage::begin(&mut frame, correlation);
         let mut page = Page::new(&shard, &read, open);
-        // Before and after: what was read lies between two moments at which this node led.
-        let led = shard.leads_now(read.consistency);
+        let freshness = Freshness::of(&shard, read.consistency).await;
         match page.fill(&mut frame).await {
-            Ok(_) if !led || !shard.leads_now(read.consistency) => {
-                page.open.abandon(&mut frame);
-                let text = "the node does not lead: ask the leader, or read with consistency any";
-                shard.refuse_as_follower(&mut frame, correlation, text);
-            }
+            _ if freshness.refuse(&shard, &mut frame, correlation) => {}
             Ok(tail) => page.open.finish_stream(&mut frame, &tail),
             Err(error) => {
                 page.open.abandon(&mut frame);

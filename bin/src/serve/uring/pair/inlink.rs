@@ -9,7 +9,8 @@ use duolog_engine::replica::hello::{Fork, HelloLog, fork};
 use duolog_engine::shard::{Event, Role};
 use duolog_lease::event::{Hello, Refusal};
 use duolog_net::peer::{
-    PeerAcked, PeerHello, PeerMessage, PeerReader, PeerReason, PeerRefused, PeerWelcome, Purpose,
+    PeerAcked, PeerConfirmed, PeerHello, PeerMessage, PeerReader, PeerReason, PeerRefused,
+    PeerWelcome, Purpose,
 };
 
 use super::rebuild;
@@ -175,6 +176,13 @@ async fn take_blocks(shard: &Rc<ShardLoop>, link: &Rc<InLink>) {
                         link.told_committed.set(Some(lsn));
                         shard.step_into(Event::CommitMark { epoch, lsn }, actions);
                     }
+                    // L3: not a moment longer than this node follows.
+                    Ok(Some(PeerMessage::Confirm(asked)))
+                        if asked.epoch == epoch && follows(shard, link) =>
+                    {
+                        let number = asked.number;
+                        link.wire.say(|frame| PeerConfirmed { epoch, number }.encode(frame));
+                    }
                     Ok(None) => break,
                     Ok(Some(_)) | Err(_) => {
                         healthy = false;
@@ -189,10 +197,15 @@ async fn take_blocks(shard: &Rc<ShardLoop>, link: &Rc<InLink>) {
         if !healthy || link.wire.is_dead() || !link.wire.fill(&mut reader).await {
             return;
         }
-        if shard.member().follow.get() != Some((link.hello.from, epoch)) {
+        if !follows(shard, link) {
             return;
         }
     }
+}
+
+/// Whether the lease machine follows the leader of this connection.
+fn follows(shard: &ShardLoop, link: &InLink) -> bool {
+    shard.member().follow.get() == Some((link.hello.from, link.hello.epoch))
 }
 
 impl InLink {

@@ -13,7 +13,7 @@ use duolog_lease::grant::{Admission, Grant};
 use duolog_lease::in_sync::InSync;
 use duolog_net::peer::Purpose;
 use duolog_net::session::Session;
-use duolog_net::wire::{Consistency, ErrorFrame, NodeRole, Standing};
+use duolog_net::wire::{ErrorFrame, NodeRole, Standing};
 
 use super::bell::Bell;
 use super::calls::Calls;
@@ -262,16 +262,10 @@ impl ShardLoop {
         }
     }
 
-    /// Whether a read of this consistency may be answered from this log now.
-    pub(in crate::serve) fn leads_now(&self, consistency: Consistency) -> bool {
-        match &self.pair {
-            None => true,
-            Some(_) if consistency == Consistency::Any => true,
-            Some(member) => {
-                self.look_at_the_clock();
-                member.leads(self)
-            }
-        }
+    /// Whether this node leads and its grant holds at this moment.
+    pub(in crate::serve) fn leads_now(&self) -> bool {
+        self.look_at_the_clock();
+        self.member().leads(self)
     }
 
     /// Puts out the refusal of what only the leader does.

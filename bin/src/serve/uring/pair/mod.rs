@@ -5,6 +5,7 @@ mod admin;
 mod bell;
 mod blocks;
 mod calls;
+pub(super) mod confirm;
 mod control;
 mod garbage;
 mod heartbeat;

@@ -12,9 +12,10 @@ use duolog_engine::replica::link::Link;
 use duolog_engine::segment::LogEnd;
 use duolog_engine::shard::Role;
 use duolog_net::peer::{
-    PeerCommit, PeerMessage, PeerReader, PeerWelcome, Purpose, block_frame_header,
+    PeerCommit, PeerConfirm, PeerMessage, PeerReader, PeerWelcome, Purpose, block_frame_header,
 };
 
+use super::bell::Bell;
 use super::blocks::BlockWalk;
 use super::wire::{UNSENT_PAUSE_BYTES, Wire, within};
 use crate::serve::cluster::message::{Target, ToControl};
@@ -52,6 +53,10 @@ pub(in crate::serve) struct OutLink {
     /// The sending task is at the end of the log: new blocks go out at once.
     live: Cell<bool>,
     told_caught_up: Cell<bool>,
+    /// Questions whether the follower still follows: asked, and answered.
+    questions: Cell<u64>,
+    answers: Cell<u64>,
+    answered: Bell,
     reported_at: Cell<MonoMs>,
 }
 
@@ -115,6 +120,9 @@ async fn connect(
         more: Notify::default(),
         live: Cell::new(false),
         told_caught_up: Cell::new(false),
+        questions: Cell::new(0),
+        answers: Cell::new(0),
+        answered: Bell::default(),
         reported_at: Cell::new(shard.now().mono.ms()),
     });
     Ok((link, reader))
@@ -187,6 +195,12 @@ async fn read_acks(shard: &Rc<ShardLoop>, link: &Rc<OutLink>, mut reader: PeerRe
                     if counts {
                         news = Some(acked.durable);
                     }
+                }
+                Ok(Some(PeerMessage::Confirmed(confirmed))) if confirmed.epoch == link.epoch => {
+                    // A number that was not asked for answers nothing that will be asked.
+                    let number = confirmed.number.min(link.questions.get());
+                    link.answers.set(number.max(link.answers.get()));
+                    link.answered.ring();
                 }
                 Ok(None) => break,
                 Ok(Some(PeerMessage::Refused(refused))) => {
@@ -266,6 +280,27 @@ impl OutLink {
     pub fn close(&self) {
         self.wire.shut();
         self.more.ring();
+        self.answered.ring();
+    }
+
+    /// The reign that it sends.
+    pub const fn epoch(&self) -> LeaseEpoch {
+        self.epoch
+    }
+
+    /// Whether the follower says, asked now, that it still follows; false when the connection ends
+    /// before it does.
+    pub async fn confirmed(&self) -> bool {
+        let number = self.questions.get() + 1;
+        self.questions.set(number);
+        self.wire.say(|frame| PeerConfirm { epoch: self.epoch, number }.encode(frame));
+        while self.answers.get() < number {
+            if self.wire.is_dead() {
+                return false;
+            }
+            self.answered.wait().await;
+        }
+        true
     }
 
     /// Whether the follower has everything committed and the connection holds: its acks are what

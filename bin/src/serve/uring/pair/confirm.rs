@@ -1,0 +1,77 @@
+//! Proof without a clock that this node leads: the follower says that it still follows, or the
+//! bucket says that the lease is still of this reign.
+//!
+//! Only a member challenges (L3), and it stops following on every shard before its challenge leaves.
+//! So when the only other member still follows this reign, nobody else leads. The lease object tells
+//! the same: a reign that has not begun there has not begun.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use duolog_engine::ids::LeaseEpoch;
+use duolog_engine::shard::Role;
+use duolog_lease::document::Document;
+
+use super::wire::within;
+use crate::serve::cluster::store::{Ask, Lane, Told};
+use crate::serve::uring::shard_loop::ShardLoop;
+
+/// How long the follower may take; then the bucket is asked. A heartbeat interval: a follower that
+/// is slower than that is about to be missed anyway.
+const FOLLOWER_MAX: Duration = Duration::from_millis(500);
+/// How often the bucket is asked, at most: a client would rather be told than wait on.
+const STORE_ATTEMPTS_MAX: usize = 3;
+/// Pause between two of them.
+const STORE_RETRY: Duration = Duration::from_millis(100);
+
+impl ShardLoop {
+    /// Whether this shard's machine leads, whatever the clock says of the grant.
+    pub(in crate::serve) fn leads(&self) -> bool {
+        leading(self).is_some()
+    }
+}
+
+fn leading(shard: &ShardLoop) -> Option<LeaseEpoch> {
+    match shard.shard.borrow().role() {
+        Role::Leader { epoch } => Some(epoch),
+        _ => None,
+    }
+}
+
+/// Whether this node has led at some moment since the call, and so has everything acknowledged
+/// before the call.
+pub(in crate::serve) async fn leads(shard: &Rc<ShardLoop>) -> bool {
+    let Some(epoch) = leading(shard) else { return false };
+    by_follower(shard, epoch).await || by_store(shard, epoch).await
+}
+
+async fn by_follower(shard: &ShardLoop, epoch: LeaseEpoch) -> bool {
+    let member = shard.member();
+    // While a change of members is under way, either set may be in force.
+    let Some((in_sync, None)) = member.members.get() else { return false };
+    let other = in_sync.other(member.settings.identity.node);
+    let link = member.outbound.borrow().clone();
+    let link = link.filter(|link| Some(link.node()) == other && link.epoch() == epoch);
+    let Some(link) = link else { return false };
+    let confirmed = async { link.confirmed().await.then_some(()) };
+    within(FOLLOWER_MAX, confirmed).await.is_some()
+}
+
+async fn by_store(shard: &ShardLoop, epoch: LeaseEpoch) -> bool {
+    let settings = &shard.member().settings;
+    for _ in 0..STORE_ATTEMPTS_MAX {
+        let ask = Ask::Get(settings.keys.lease());
+        match shard.member().calls.ask(Lane::Lease, ask).await {
+            Told::Found(body, _) => {
+                let lease = Document::decode(&body, settings.identity.cluster);
+                return lease.is_ok_and(|lease| {
+                    (lease.leader, lease.epoch) == (settings.identity.node, epoch)
+                });
+            }
+            Told::Absent => return false,
+            _ if leading(shard) != Some(epoch) => return false,
+            _ => glommio::timer::sleep(STORE_RETRY).await,
+        }
+    }
+    false
+}
