@@ -5,6 +5,7 @@ use std::time::Duration;
 use duolog_net::wire::Copies;
 use duolog_s3dev::{Fault, Rule};
 use duolog_tests::pair::{Pair, PairOptions};
+use duolog_tests::process::log_files::{blocks, flip};
 use duolog_tests::process::{pause, quiet};
 
 /// Promised: both nodes may die at once; whichever comes back first leads with everything that was
@@ -29,6 +30,35 @@ fn both_nodes_may_die_at_once_and_return_in_any_order() {
         pair.start(second);
         pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);
     }
+    let ledger = crowd.finish();
+    pair.reckon(&ledger);
+}
+
+/// Promised: a disk that loses, with the power, a block that it had called durable costs nothing as
+/// long as the other node has it: the node fetches it before it may lead again.
+/// Provoked: kill -9 of both under load, a block destroyed a few before the end of the leader's log,
+/// behind its mark; the old leader comes back a moment before the other node.
+/// Broken: the old leader takes the hole for a torn tail, leads without what was acknowledged behind
+/// it, and has the other node cut that, too.
+#[test]
+fn a_block_that_the_disk_lost_comes_back_before_its_node_leads() {
+    let _alone = quiet();
+    let mut pair = Pair::found(PairOptions::default());
+    let crowd = pair.crowd();
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 300);
+    let leader = pair.leader();
+    let follower = pair.other(leader);
+    pair.kill(leader);
+    pair.kill(follower);
+    let dir = pair.options[leader].dir.clone();
+    let blocks = blocks(&dir, 0);
+    let hit = &blocks[blocks.len() - 8];
+    flip(&hit.path, hit.middle());
+    pair.launch(leader);
+    pause(Duration::from_millis(700));
+    pair.launch(follower);
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);
+    assert_eq!(pair.logged(leader, "log_repaired"), 1, "{}", pair.story());
     let ledger = crowd.finish();
     pair.reckon(&ledger);
 }

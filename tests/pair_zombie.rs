@@ -1,8 +1,17 @@
 //! A leader that sleeps past the end of its reign.
 
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use duolog_engine::append::Expect;
+use duolog_engine::ids::{Generation, LeaseEpoch, NodeId};
+use duolog_engine::segment::SegmentHeader;
+use duolog_lease::ids::parse_uuid;
+use duolog_net::peer::{PeerHello, PeerMessage, PeerReader, PeerReason, Purpose};
 use duolog_net::wire::{Copies, ErrorCode, ReadStream};
 use duolog_tests::pair::{Pair, PairOptions, Role};
+use duolog_tests::process::log_files::shard_dir;
 use duolog_tests::process::{Answer, Operation, Wire, quiet};
 
 /// Promised: a leader that wakes after another one has begun to lead acknowledges nothing, serves
@@ -51,5 +60,60 @@ fn a_leader_that_wakes_too_late_acknowledges_nothing() {
         let late = Operation::single((round + 1) << 120, "late", Expect::Any, b"too late");
         ledger.unknown(late);
     }
+    pair.reckon(&ledger);
+}
+
+/// Promised: a hello of an older reign that comes late, on a connection of its own, costs the leader
+/// nothing.
+/// Provoked: after a handover, a hello of the first reign is sent to the follower, again and again.
+/// Broken: the leader's connection is closed for it.
+#[test]
+fn a_late_hello_of_an_older_reign_costs_the_leader_nothing() {
+    let _alone = quiet();
+    let pair = Pair::found(PairOptions::default());
+    pair.hand_over(0);
+    pair.until_leads(1);
+    let crowd = pair.crowd();
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);
+    let status = pair.status(1).expect("it answers");
+    assert!(status.epoch() > 1);
+    let address = status.0["peer"]["address"].as_str().expect("it has a follower").to_owned();
+    let file = shard_dir(&pair.options[0].dir, 0).segment(Generation(1));
+    let mut page = [0; 512];
+    File::open(file).and_then(|mut file| file.read_exact(&mut page)).expect("a segment");
+    let segment = SegmentHeader::decode(&page).expect("a segment's header");
+    let end = segment.base;
+    let (shard, marks, complete) = (segment.shard, Vec::new(), true);
+    let hello = PeerHello {
+        epoch: LeaseEpoch(1),
+        cluster: segment.cluster,
+        from: parse_uuid(&status.node()).map(NodeId).expect("a node id"),
+        shard_count: 1,
+        segment_size_bytes: segment.size_bytes,
+        align_bytes: segment.align_bytes,
+        purpose: Purpose::Shard { shard, end, marks, complete },
+        client_address: String::new(),
+    };
+    let mut frame = Vec::new();
+    hello.encode(&mut frame);
+    let lost = pair.logged(1, "follower_unlinked");
+    for _ in 0..5 {
+        let mut socket = TcpStream::connect(&address).expect("the follower's port");
+        socket.write_all(&frame).expect("it takes a hello");
+        let mut reader = PeerReader::of_dialled();
+        let refused = loop {
+            if let Some(message) = reader.next_message().expect("a message of the pair") {
+                let PeerMessage::Refused(refused) = message else { panic!("{message:?}") };
+                break refused;
+            }
+            let count = socket.read(reader.space()).expect("it is answered");
+            assert!(count > 0, "an answer before the end");
+            reader.filled(count);
+        };
+        assert_eq!(refused.reason(), Some(PeerReason::Promised), "{refused}");
+        pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 20);
+    }
+    assert_eq!(pair.logged(1, "follower_unlinked"), lost, "{}", pair.story());
+    let ledger = crowd.finish();
     pair.reckon(&ledger);
 }

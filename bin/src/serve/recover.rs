@@ -45,15 +45,48 @@ pub fn open(
     lender: Option<&Lender>,
 ) -> Result<RecoveredShard, Failure> {
     let dir = ShardDir::new(data_dir, config.shard);
+    let mut doubts = true;
     for _ in 0..REPAIRS_MAX {
-        match open_once(data_dir, config)? {
+        match open_once(data_dir, config, doubts)? {
             Opened::Shard(shard) => return Ok(*shard),
             Opened::Repaired => {}
             Opened::Damaged(damage, gap) => mend(&dir, &config, lender, &damage, &gap)?,
+            Opened::Doubted(damage, gap) => doubts = dispel(&dir, &config, lender, &damage, &gap),
         }
     }
     let text = format!("shard {} is found damaged again and again", config.shard);
     Err(Failure::new(Exit::DataDirUnusable, text))
+}
+
+/// Asks the other node for blocks that may have been lost; false if it does not give them.
+fn dispel(
+    dir: &ShardDir,
+    config: &ShardConfig,
+    lender: Option<&Lender>,
+    damage: &Damage,
+    gap: &Gap,
+) -> bool {
+    let Some(lender) = lender else { return false };
+    let Damage { first, last, .. } = damage;
+    let shard = config.shard.0;
+    let outcome = repair::repair(lender, dir, config, gap, repair::DOUBT_ATTEMPTS);
+    match &outcome {
+        Ok(end) => tracing::warn!(
+            event = "log_repaired",
+            shard,
+            first = first.0,
+            last = end.0,
+            "the tail was torn where a later block says it was committed; it came back from the \
+             other node",
+        ),
+        Err(error) => tracing::warn!(
+            event = "tail_cut", shard, first = first.0, last = last.0, %error,
+            "the tail is torn where a later block says it was committed, and the other node does \
+             not give it back: either it was on its way here when this node stopped, or the disk \
+             has lost what it had acknowledged",
+        ),
+    }
+    outcome.is_ok()
 }
 
 fn mend(
@@ -77,7 +110,7 @@ fn mend(
         segment = place.generation.0,
         "fetching the events that are missing from the other node",
     );
-    match repair::repair(lender, dir, config, gap) {
+    match repair::repair(lender, dir, config, gap, repair::ATTEMPTS) {
         Ok(end) => {
             tracing::warn!(
                 event = "log_repaired",
@@ -105,9 +138,11 @@ enum Opened {
     Repaired,
     /// Events are missing.
     Damaged(Damage, Gap),
+    /// Events may be missing.
+    Doubted(Damage, Gap),
 }
 
-fn open_once(data_dir: &Path, config: ShardConfig) -> Result<Opened, Failure> {
+fn open_once(data_dir: &Path, config: ShardConfig, doubts: bool) -> Result<Opened, Failure> {
     let shard = config.shard;
     let dir = ShardDir::new(data_dir, shard);
     let failed = |error: &dyn std::fmt::Display| {
@@ -153,6 +188,11 @@ fn open_once(data_dir: &Path, config: ShardConfig) -> Result<Opened, Failure> {
     if let Some(error) = recovered.save_error {
         let count = recovered.start.unsaved.len();
         tracing::warn!(event = "index_not_saved", shard = shard.0, count, %error);
+    }
+    if let Some(damage) = recovered.scan.doubt.filter(|_| doubts) {
+        let known = damage.last_hash.map(|hash| (damage.last, hash));
+        let gap = Gap { end, place: recovered.scan.place, known, joins: known.is_some() };
+        return Ok(Opened::Doubted(damage, gap));
     }
     if let Ending::Damaged(damage) = recovered.scan.ending {
         let known = damage.last_hash.map(|hash| (damage.last, hash));

@@ -69,6 +69,8 @@ pub(super) struct Behind {
     /// The highest LSN that is known to have been committed, and the row of blocks that ends with
     /// whoever says so, if it is there.
     proof: Option<(Lsn, Option<RowStart>)>,
+    /// The same of commit marks that prove nothing.
+    doubt: Option<(Lsn, Option<RowStart>)>,
     /// A file is missing or was cut.
     file_lost: bool,
     /// First place where a newer program has written.
@@ -80,8 +82,8 @@ impl Behind {
     pub(super) fn new(end: LogEnd, mark: Option<LogEnd>, blocks_prove: bool) -> Self {
         let proof = mark.filter(|mark| mark.lsn > end.lsn).map(|mark| (mark.lsn, None));
         let (blocks, newest_stamp, row, newer) = (0, end.hlc, None, None);
-        let file_lost = false;
-        Self { end, mark, blocks_prove, blocks, newest_stamp, row, proof, file_lost, newer }
+        let (doubt, file_lost) = (None, false);
+        Self { end, mark, blocks_prove, blocks, newest_stamp, row, proof, doubt, file_lost, newer }
     }
 
     /// A whole block of this log.
@@ -96,6 +98,12 @@ impl Behind {
         self.row = Some((row, header.hash));
         let known = self.proof.map_or(self.end.lsn, |(lsn, _)| lsn);
         // D4: a commit mark beyond the end is proof.
+        if !self.blocks_prove {
+            let doubted = self.doubt.map_or(self.end.lsn, |(lsn, _)| lsn);
+            if header.commit_mark > doubted {
+                self.doubt = Some((header.commit_mark, Some(row)));
+            }
+        }
         if self.blocks_prove && header.commit_mark > known {
             self.proof = Some((header.commit_mark, Some(row)));
         } else if self.mark.is_some_and(|mark| mark.lsn == known && mark.hash == header.hash) {
@@ -120,21 +128,35 @@ impl Behind {
 
     /// The kind of end. The log ends at `place`; `first` is the first segment that was looked at.
     pub(super) fn ending(&self, first: Generation, place: Place) -> Result<Ending, RecoverError> {
+        match self.proof {
+            Some((lsn, row)) => Ok(Ending::Damaged(self.missing(lsn, row, first, place))),
+            None if self.file_lost => {
+                let missing = self.missing(self.end.lsn.next(), None, first, place);
+                Ok(Ending::Damaged(Damage { proof: Proof::FileLost, ..missing }))
+            }
+            None => self.undamaged(),
+        }
+    }
+
+    /// What would be missing if commit marks of later blocks were to be believed, where they are
+    /// not.
+    pub(super) fn doubt(&self, first: Generation, place: Place) -> Option<Damage> {
+        self.doubt.map(|(lsn, row)| self.missing(lsn, row, first, place))
+    }
+
+    /// What is missing, if everything up to `lsn` was committed.
+    fn missing(&self, lsn: Lsn, row: Option<RowStart>, first: Generation, place: Place) -> Damage {
         let missing = self.end.lsn.next();
-        let (proof, last, last_hash) = match self.proof {
+        let (last, last_hash) = match row {
             // A block with proof names its past by hash, so the row of blocks that ends with it
             // belongs to this log: missing is what comes before the row. When nothing does, the
             // segment's header is missing, and with it all of its events.
-            Some((_, Some(row))) if row.first > missing => {
-                (Proof::Committed, Lsn(row.first.0 - 1), Some(row.previous_hash))
-            }
-            Some((proof, _)) => (Proof::Committed, proof, None),
-            None if self.file_lost => (Proof::FileLost, missing, None),
-            None => return self.undamaged(),
+            Some(row) if row.first > missing => (Lsn(row.first.0 - 1), Some(row.previous_hash)),
+            _ => (lsn, None),
         };
         let begun = place.generation >= first;
         let place = if begun { place } else { Place { generation: first, offset: 0 } };
-        Ok(Ending::Damaged(Damage { first: missing, last, place, proof, last_hash }))
+        Damage { first: missing, last, place, proof: Proof::Committed, last_hash }
     }
 
     fn undamaged(&self) -> Result<Ending, RecoverError> {

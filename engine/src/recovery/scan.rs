@@ -1,7 +1,7 @@
 //! Walking a log from a known point to its end. The end is where no block continues the hash link;
 //! what kind of end that is tells `ending`.
 
-use super::ending::{Behind, Ending};
+use super::ending::{Behind, Damage, Ending};
 use super::{LogSource, RecoverError};
 use crate::block::{BLOCK_HEADER_BYTES, BLOCK_MAGIC, Block, BlockError, BlockHeader};
 use crate::bytes::align_up;
@@ -36,6 +36,10 @@ pub struct ScanEnd {
     pub newest_stamp: Hlc,
     /// What lies behind.
     pub ending: Ending,
+    /// In a pair, with a torn end: what is missing if a later block is right that it was committed.
+    /// The other node may have committed it without this one, so it is no proof; but if it was
+    /// here once, this node has acknowledged it.
+    pub doubt: Option<Damage>,
 }
 
 /// Where a scan starts.
@@ -103,8 +107,10 @@ impl<'s, S: LogSource> Scan<'s, S> {
         }
         let behind = self.behind(place, start.generation, &end, mark)?;
         let newest_stamp = behind.newest_stamp();
-        let ending = behind.ending(place.generation.max(start.generation), place)?;
-        Ok(ScanEnd { end, place, size_bytes, align_bytes, newest_stamp, ending })
+        let first = place.generation.max(start.generation);
+        let (ending, doubt) = (behind.ending(first, place)?, behind.doubt(first, place));
+        let doubt = doubt.filter(|_| matches!(ending, Ending::Torn { .. }));
+        Ok(ScanEnd { end, place, size_bytes, align_bytes, newest_stamp, ending, doubt })
     }
 
     /// The header of a segment that continues `end`; `None` if there is none.

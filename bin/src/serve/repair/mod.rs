@@ -26,16 +26,19 @@ pub use lender::{LendError, Lender};
 
 /// Times that the other node is asked before the start is given up: it may be starting, too, or
 /// about to take over the lead.
-const ATTEMPTS: u32 = 10;
+pub const ATTEMPTS: u32 = 10;
+/// Times that it is asked when nothing may be missing: a node whose partner is lost has to start.
+pub const DOUBT_ATTEMPTS: u32 = 5;
 /// Pause between them.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Fills the gap; the last LSN that came back.
+/// Fills the gap, asking so many times; the last LSN that came back.
 pub fn repair(
     lender: &Lender,
     dir: &ShardDir,
     config: &ShardConfig,
     gap: &Gap,
+    attempts: u32,
 ) -> Result<Lsn, LendError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // An older process's writes must not land behind what is read or written here.
@@ -44,7 +47,7 @@ pub fn repair(
     loop {
         let outcome = runtime.block_on(from_anyone(lender, dir, config, gap));
         match outcome {
-            Err(error) if error.passes() && attempt < ATTEMPTS => {
+            Err(error) if error.passes() && attempt < attempts => {
                 let shard = config.shard.0;
                 tracing::warn!(event = "log_repair_waits", shard, attempt, %error);
                 runtime.block_on(async { tokio::time::sleep(PAUSE).await });

@@ -46,10 +46,16 @@ pub(super) fn accept(shard: &Rc<ShardLoop>, socket: PeerSocket) {
         acked: Cell::new(Lsn(0)),
     });
     let member = shard.member();
+    let PeerHello { epoch, cluster, from, .. } = link.hello;
+    let engaged = member.inbound.borrow().clone();
+    let engaged = engaged.filter(|known| known.engaged.get() && !known.wire.is_dead());
+    if let Some(newest) = engaged.map(|known| known.hello.epoch).filter(|newest| *newest > epoch) {
+        // A hello of a deposed leader that came late must not cost the connection of its successor.
+        return link.refuse_lease(shard, Refusal::Promised(newest));
+    }
     if let Some(before) = member.inbound.replace(Some(Rc::clone(&link))) {
         before.close();
     }
-    let PeerHello { epoch, cluster, from, .. } = link.hello;
     if member.follow.get() == Some((from, epoch)) {
         return engage(shard, &link);
     }
