@@ -34,12 +34,12 @@ fn both_nodes_may_die_at_once_and_return_in_any_order() {
     pair.reckon(&ledger);
 }
 
-/// Promised: a disk that loses, with the power, a block that it had called durable costs nothing as
-/// long as the other node has it: the node fetches it before it may lead again.
-/// Provoked: kill -9 of both under load, a block destroyed a few before the end of the leader's log,
-/// behind its mark; the old leader comes back a moment before the other node.
-/// Broken: the old leader takes the hole for a torn tail, leads without what was acknowledged behind
-/// it, and has the other node cut that, too.
+/// Promised: a disk that loses, with the power, a block that it had called durable costs nothing
+/// (D4) as long as the other node has it: the node fetches it before it may lead again.
+/// Provoked: kill -9 of both under load, a block destroyed a few before the end of the leader's
+/// log, behind its mark; the old leader comes back a moment before the other node.
+/// Broken: the old leader takes the hole for a torn tail, leads without what was acknowledged
+/// behind it, and has the other node cut that, too.
 #[test]
 fn a_block_that_the_disk_lost_comes_back_before_its_node_leads() {
     let _alone = quiet();

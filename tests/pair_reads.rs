@@ -34,7 +34,7 @@ fn ask(wire: &mut Wire) -> Result<usize, ErrorCode> {
     events(wire.answer_to(asked).expect("it is answered"))
 }
 
-/// Promised: a confirmed read needs the follower or the bucket, and is refused without both.
+/// Promised (Q5): a confirmed read needs the follower or the bucket, and is refused without both.
 /// Provoked: the bucket away, then the follower dead, then both out of reach.
 /// Broken: a refusal while one of them answers; an answer that nobody vouches for.
 #[test]

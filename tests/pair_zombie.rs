@@ -63,8 +63,8 @@ fn a_leader_that_wakes_too_late_acknowledges_nothing() {
     pair.reckon(&ledger);
 }
 
-/// Promised: a hello of an older reign that comes late, on a connection of its own, costs the leader
-/// nothing.
+/// Promised: a hello of an older reign that comes late, on a connection of its own, costs the
+/// leader nothing.
 /// Provoked: after a handover, a hello of the first reign is sent to the follower, again and again.
 /// Broken: the leader's connection is closed for it.
 #[test]

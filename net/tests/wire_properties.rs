@@ -41,6 +41,9 @@ fn one_of<T: Copy + std::fmt::Debug + 'static>(values: &'static [T]) -> impl Str
     prop::sample::select(values)
 }
 
+const CONSISTENCIES: [Consistency; 3] =
+    [Consistency::Linearizable, Consistency::Any, Consistency::Confirmed];
+
 proptest! {
     #[test]
     fn hello_round_trips(
@@ -130,7 +133,7 @@ proptest! {
         from: u64, limits: (u32, u32), shard: u32,
         stream in name(), kind in prop::option::of(name()),
         direction in one_of(&[Direction::Forwards, Direction::Backwards]),
-        consistency in one_of(&[Consistency::Linearizable, Consistency::Any, Consistency::Confirmed]),
+        consistency in one_of(&CONSISTENCIES),
     ) {
         let (events_max, bytes_max) = limits;
         let (stream, kind) = (stream.as_str(), kind.as_deref());

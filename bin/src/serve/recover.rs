@@ -9,7 +9,8 @@ use duolog_engine::disk::mark::MarkFile;
 use duolog_engine::disk::shard_dir::{DirSource, ShardDir};
 use duolog_engine::ids::{Generation, Place, ShardId};
 use duolog_engine::recovery::{
-    Checkpoint, Damage, Ending, LogIdentity, LogSource, Proof, RecoverError, empty_log, recover,
+    Checkpoint, Damage, Ending, LogIdentity, LogSource, Proof, RecoverError, ScanEnd, empty_log,
+    recover,
 };
 use duolog_engine::segment::{LogEnd, SegmentHeader};
 use duolog_engine::shard::{Shard, ShardConfig};
@@ -190,16 +191,10 @@ fn open_once(data_dir: &Path, config: ShardConfig, doubts: bool) -> Result<Opene
         tracing::warn!(event = "index_not_saved", shard = shard.0, count, %error);
     }
     if let Some(damage) = recovered.scan.doubt.filter(|_| doubts) {
-        let known = damage.last_hash.map(|hash| (damage.last, hash));
-        let gap = Gap { end, place: recovered.scan.place, known, joins: known.is_some() };
-        return Ok(Opened::Doubted(damage, gap));
+        return Ok(Opened::Doubted(damage, gap(&recovered.scan, &damage, None)));
     }
     if let Ending::Damaged(damage) = recovered.scan.ending {
-        let known = damage.last_hash.map(|hash| (damage.last, hash));
-        let joins = known.is_some();
-        let marked = marked.filter(|mark| mark.lsn > end.lsn).map(|mark| (mark.lsn, mark.hash));
-        let gap = Gap { end, place: recovered.scan.place, known: known.or(marked), joins };
-        return Ok(Opened::Damaged(damage, gap));
+        return Ok(Opened::Damaged(damage, gap(&recovered.scan, &damage, marked)));
     }
     dir.set_aside_beyond(recovered.start.newest).map_err(failed_io)?;
     if config.pair.is_some() {
@@ -212,6 +207,15 @@ fn open_once(data_dir: &Path, config: ShardConfig, doubts: bool) -> Result<Opene
     machine.set_runs(files.runs());
     let recovered = RecoveredShard { machine, dir, mark, log_map, indexes: files };
     Ok(Opened::Shard(Box::new(recovered)))
+}
+
+/// What is to be fetched: up to where the log goes on, else at least up to the mark.
+fn gap(scan: &ScanEnd, damage: &Damage, marked: Option<LogEnd>) -> Gap {
+    let (end, place) = (scan.end, scan.place);
+    let known = damage.last_hash.map(|hash| (damage.last, hash));
+    let joins = known.is_some();
+    let marked = marked.filter(|mark| mark.lsn > end.lsn).map(|mark| (mark.lsn, mark.hash));
+    Gap { end, place, known: known.or(marked), joins }
 }
 
 fn damaged(dir: &ShardDir, shard: ShardId, damage: &Damage, advice: &str) -> Failure {

@@ -1,9 +1,9 @@
 //! Proof without a clock that this node leads: the follower says that it still follows, or the
 //! bucket says that the lease is still of this reign.
 //!
-//! Only a member challenges (L3), and it stops following on every shard before its challenge leaves.
-//! So when the only other member still follows this reign, nobody else leads. The lease object tells
-//! the same: a reign that has not begun there has not begun.
+//! Only a member challenges (L3), and it stops following on every shard before its challenge
+//! leaves. So when the only other member still follows this reign, nobody else leads. The lease
+//! object tells the same: a reign that has not begun there has not begun.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -40,6 +40,7 @@ fn leading(shard: &ShardLoop) -> Option<LeaseEpoch> {
 
 /// Whether this node has led at some moment since the call, and so has everything acknowledged
 /// before the call.
+// Q5: asked anew for every read.
 pub(in crate::serve) async fn leads(shard: &Rc<ShardLoop>) -> bool {
     let Some(epoch) = leading(shard) else { return false };
     by_follower(shard, epoch).await || by_store(shard, epoch).await
