@@ -28,7 +28,8 @@ enum Command {
     /// Change the members.
     Replace {
         dead: String,
-        newcomer: String,
+        /// Without one: the node that is no member and started last.
+        newcomer: Option<String>,
         #[serde(default)]
         force: bool,
     },
@@ -47,8 +48,41 @@ pub(super) fn answer(
     correlation: u64,
     body: &[u8],
 ) {
+    let to = Asker { from, id, correlation };
+    let command = serde_json::from_slice(body)
+        .map_err(|error| Refused::Bad(format!("the admin request is not understood: {error}")));
+    match command {
+        Ok(Command::Replace { dead, newcomer: None, force }) if leads(control) => {
+            let control = Rc::clone(control);
+            glommio::spawn_local(async move {
+                futures_lite::future::yield_now().await;
+                let judged = match newcomer(&control, &dead).await {
+                    Ok(node) => {
+                        let newcomer = Some(node.to_string());
+                        judge(&control, Command::Replace { dead, newcomer, force })
+                    }
+                    Err(refused) => Err(refused),
+                };
+                send(&control, to, judged);
+            })
+            .detach();
+        }
+        command => send(control, to, command.and_then(|command| judge(control, command))),
+    }
+}
+
+/// Where an answer goes.
+#[derive(Clone, Copy)]
+struct Asker {
+    from: ShardId,
+    id: RequestId,
+    correlation: u64,
+}
+
+fn send(control: &Rc<Control>, to: Asker, judged: Result<Value, Refused>) {
+    let Asker { from, id, correlation } = to;
     let mut frame = Vec::new();
-    match judge(control, body) {
+    match judged {
         Ok(value) => encode_admin_answer(&mut frame, correlation, &value.to_string()),
         Err(Refused::NotLeader) => {
             let text = "the node does not lead: ask the leader";
@@ -64,21 +98,37 @@ pub(super) fn answer(
     }
 }
 
-fn judge(control: &Rc<Control>, body: &[u8]) -> Result<Value, Refused> {
-    let command = serde_json::from_slice(body)
-        .map_err(|error| Refused::Bad(format!("the admin request is not understood: {error}")))?;
-    let leads = matches!(control.machine.borrow().status(control.now()), Status::Leader { .. });
+fn leads(control: &Control) -> bool {
+    matches!(control.machine.borrow().status(control.now()), Status::Leader { .. })
+}
+
+/// The node that can only be meant when an operator names none.
+async fn newcomer(control: &Rc<Control>, dead: &str) -> Result<NodeId, Refused> {
+    let dead = node(dead)?;
+    let found = super::seek::newest_stranger(control, dead).await;
+    found.ok_or_else(|| {
+        let text = "the bucket names no node that could take its place: start a blank one with \
+                    the settings of the dead one, or name the newcomer";
+        Refused::Bad(text.to_owned())
+    })
+}
+
+fn judge(control: &Rc<Control>, command: Command) -> Result<Value, Refused> {
+    let mut named = None;
     let event = match command {
         Command::Status => return Ok(status(control)),
-        _ if !leads => return Err(Refused::NotLeader),
+        _ if !leads(control) => return Err(Refused::NotLeader),
+        Command::Replace { newcomer: None, .. } => {
+            return Err(Refused::Bad("name the newcomer".to_owned()));
+        }
         Command::Handoff => Event::ResignRequested,
-        Command::Replace { dead, newcomer, force } => Event::ReplaceRequested(Replace {
-            dead: node(&dead)?,
-            newcomer: node(&newcomer)?,
-            force: if force { Force::Yes } else { Force::No },
-        }),
+        Command::Replace { dead, newcomer: Some(newcomer), force } => {
+            let newcomer = node(&newcomer)?;
+            named = Some(newcomer);
+            let force = if force { Force::Yes } else { Force::No };
+            Event::ReplaceRequested(Replace { dead: node(&dead)?, newcomer, force })
+        }
     };
-    let replaces = matches!(event, Event::ReplaceRequested(_));
     let before = control.history.borrow().count();
     control.step(event);
     // The lease machine says by a report why it does not do what was asked.
@@ -86,11 +136,15 @@ fn judge(control: &Rc<Control>, body: &[u8]) -> Result<Value, Refused> {
     if let Some(reason) = history.since(before, &["handover_refused", "member_refused"]) {
         return Err(Refused::Bad(reason.to_owned()));
     }
-    if replaces {
+    if named.is_some() {
         // Whoever is named is looked for from now on.
         control.outbound.close();
     }
-    Ok(json!({ "accepted": true, "epoch": control.promised().0 }))
+    let mut answer = json!({ "accepted": true, "epoch": control.promised().0 });
+    if let Some(node) = named {
+        answer["newcomer"] = json!(node.to_string());
+    }
+    Ok(answer)
 }
 
 fn node(text: &str) -> Result<NodeId, Refused> {
