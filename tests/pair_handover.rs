@@ -51,6 +51,33 @@ fn a_leader_that_is_stopped_hands_over_first() {
     pair.reckon(&ledger);
 }
 
+/// Promised: a leader that is stopped right after its follower has come back hands over to it.
+/// Provoked: the follower is stopped and started under load; SIGTERM for the leader when it has the
+/// connection, which is before the first heartbeat is acknowledged.
+/// Broken: a takeover by a lease that ran out, an append lost or doubled.
+#[test]
+fn a_leader_that_is_stopped_right_after_a_join_hands_over() {
+    let _alone = quiet();
+    let mut pair = Pair::found(calm());
+    let crowd = pair.crowd();
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);
+    pair.stop(1);
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndS3, 100);
+    let before = pair.logged(0, "follower_connected");
+    pair.start(1);
+    pair.until("the follower is connected", |pair| {
+        (pair.logged(0, "follower_connected") > before).then_some(())
+    });
+    pair.stop(0);
+    pair.until_leads(1);
+    assert!(pair.has_logged(1, "the leader has resigned"), "{}", pair.story());
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndS3, 100);
+    pair.start(0);
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);
+    let ledger = crowd.finish();
+    pair.reckon(&ledger);
+}
+
 /// Promised: both nodes can be restarted one after the other while clients write.
 /// Provoked: SIGTERM and start, the follower first, then the leader, then the other way round.
 /// Broken: an append lost or doubled, a pair that is not whole afterwards.

@@ -19,6 +19,7 @@ pub(super) fn begin(control: &Rc<Control>) {
     let control = Rc::clone(control);
     glommio::spawn_local(async move {
         futures_lite::future::yield_now().await;
+        await_heartbeat(&control).await;
         control.step(Event::ResignRequested);
         // The machine itself bounds draining and the wait for a successor by a heartbeat lease
         // each; with nobody to hand over to it goes on leading at once.
@@ -30,6 +31,19 @@ pub(super) fn begin(control: &Rc<Control>) {
         control.shard.inbox().handed_over.store(true, Ordering::Release);
     })
     .detach();
+}
+
+/// A follower that has just come back acks the next heartbeat. Without that there would be nobody to
+/// hand over to, and clients would wait for a lease to run out.
+async fn await_heartbeat(control: &Control) {
+    let until = control.now().mono.plus(control.settings.timings.heartbeat_lease_ms());
+    let awaited = || {
+        let leads = control.machine.borrow().reign().is_some();
+        leads && control.outbound.is_up() && !control.shard.member().reachable.get()
+    };
+    while awaited() && control.now().mono < until {
+        glommio::timer::sleep(LOOK).await;
+    }
 }
 
 /// Whether the reign is being given away and no successor has shown itself.
