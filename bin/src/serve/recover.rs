@@ -16,7 +16,7 @@ use duolog_engine::segment::{LogEnd, SegmentHeader};
 use duolog_engine::shard::{Shard, ShardConfig};
 use duolog_engine::waymarks::Waymarks;
 
-use super::repair::{self, Gap, Lender};
+use super::repair::{self, Gap, Lender, Patience};
 use super::uring::LogMap;
 use crate::exit::{Exit, Failure};
 
@@ -70,7 +70,7 @@ fn dispel(
     let Some(lender) = lender else { return false };
     let Damage { first, last, .. } = damage;
     let shard = config.shard.0;
-    let outcome = repair::repair(lender, dir, config, gap, repair::DOUBT_ATTEMPTS);
+    let outcome = repair::repair(lender, dir, config, gap, Patience::Doubted);
     match &outcome {
         Ok(end) => tracing::warn!(
             event = "log_repaired",
@@ -111,7 +111,7 @@ fn mend(
         segment = place.generation.0,
         "fetching the events that are missing from the other node",
     );
-    match repair::repair(lender, dir, config, gap, repair::ATTEMPTS) {
+    match repair::repair(lender, dir, config, gap, Patience::Missing) {
         Ok(end) => {
             tracing::warn!(
                 event = "log_repaired",

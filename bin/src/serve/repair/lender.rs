@@ -74,6 +74,12 @@ pub enum LendError {
         /// Why.
         misfit: Misfit,
     },
+    /// There was no time to wait for it.
+    #[error("the other node did not give them within {limit:?}")]
+    Late {
+        /// How long it had.
+        limit: Duration,
+    },
     /// The own disk failed.
     #[error("writing the blocks back: {0}")]
     Io(#[from] std::io::Error),
@@ -83,7 +89,7 @@ impl LendError {
     /// Whether the other node may answer otherwise a moment later.
     #[must_use]
     pub const fn passes(&self) -> bool {
-        !matches!(self, Self::Misfit { .. } | Self::Io(_))
+        !matches!(self, Self::Misfit { .. } | Self::Late { .. } | Self::Io(_))
     }
 }
 

@@ -24,71 +24,101 @@ use files::Mender;
 use lender::Borrower;
 pub use lender::{LendError, Lender};
 
-/// Times that the other node is asked before the start is given up: it may be starting, too, or
-/// about to take over the lead.
-pub const ATTEMPTS: u32 = 10;
-/// Times that it is asked when nothing may be missing: a node whose partner is lost has to start.
-pub const DOUBT_ATTEMPTS: u32 = 5;
+/// How long the other node is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Events are missing for certain: it is asked ten times, as it may be starting, too, or about
+    /// to take over the lead.
+    Missing,
+    /// Perhaps nothing is missing: a few seconds, because a node whose partner is lost has to
+    /// start.
+    Doubted,
+}
+
+/// Times that the other node is asked at most.
+const ATTEMPTS: u32 = 10;
 /// Pause between them.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How long a doubt may keep a node from starting.
+const DOUBT_MAX: Duration = Duration::from_secs(5);
 
-/// Fills the gap, asking so many times; the last LSN that came back.
+/// Fills the gap; the last LSN that came back.
+///
+/// Everything is fetched twice: nothing is written before all of it has been seen to fit.
 pub fn repair(
     lender: &Lender,
     dir: &ShardDir,
     config: &ShardConfig,
     gap: &Gap,
-    attempts: u32,
+    patience: Patience,
 ) -> Result<Lsn, LendError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // An older process's writes must not land behind what is read or written here.
     DirSource::new(dir.clone()).settle(gap.place.generation)?;
     let mut attempt = 1;
     loop {
-        let outcome = runtime.block_on(from_anyone(lender, dir, config, gap));
+        let outcome = runtime.block_on(async {
+            let rehearsed = rehearse(lender, dir, config, gap, &mut attempt);
+            let address = match patience {
+                Patience::Missing => rehearsed.await?,
+                Patience::Doubted => {
+                    let rehearsed = tokio::time::timeout(DOUBT_MAX, rehearsed).await;
+                    rehearsed.map_err(|_| LendError::Late { limit: DOUBT_MAX })??
+                }
+            };
+            let mut filling = Filling::new(dir, config, gap, true);
+            lender.borrow(&address, config.shard, gap, &mut filling).await?;
+            filling.mender.finish()?;
+            Ok(filling.course.end().lsn)
+        });
         match outcome {
-            Err(error) if error.passes() && attempt < attempts => {
-                let shard = config.shard.0;
+            Err(error) if may_pass(&error, &mut attempt) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+fn may_pass(error: &LendError, attempt: &mut u32) -> bool {
+    *attempt += 1;
+    error.passes() && *attempt <= ATTEMPTS
+}
+
+/// The address of a node that has everything; nothing is written.
+async fn rehearse(
+    lender: &Lender,
+    dir: &ShardDir,
+    config: &ShardConfig,
+    gap: &Gap,
+    attempt: &mut u32,
+) -> Result<String, LendError> {
+    loop {
+        let shard = config.shard.0;
+        match rehearse_once(lender, dir, config, gap).await {
+            Err(error) if may_pass(&error, attempt) => {
                 tracing::warn!(event = "log_repair_waits", shard, attempt, %error);
-                runtime.block_on(async { tokio::time::sleep(PAUSE).await });
-                attempt += 1;
+                tokio::time::sleep(PAUSE).await;
             }
             outcome => return outcome,
         }
     }
 }
 
-async fn from_anyone(
+async fn rehearse_once(
     lender: &Lender,
     dir: &ShardDir,
     config: &ShardConfig,
     gap: &Gap,
-) -> Result<Lsn, LendError> {
+) -> Result<String, LendError> {
     let mut outcome = Err(LendError::Nobody);
     for address in lender.nodes().await? {
-        outcome = from_one(lender, &address, dir, config, gap).await;
+        let mut rehearsal = Filling::new(dir, config, gap, false);
+        outcome =
+            lender.borrow(&address, config.shard, gap, &mut rehearsal).await.map(|()| address);
         if matches!(outcome, Ok(_) | Err(LendError::Io(_))) {
             break;
         }
     }
     outcome
-}
-
-/// Everything is fetched twice: nothing is written before all of it has been seen to fit.
-async fn from_one(
-    lender: &Lender,
-    address: &str,
-    dir: &ShardDir,
-    config: &ShardConfig,
-    gap: &Gap,
-) -> Result<Lsn, LendError> {
-    let shard = config.shard;
-    let mut rehearsal = Filling::new(dir, config, gap, false);
-    lender.borrow(address, shard, gap, &mut rehearsal).await?;
-    let mut filling = Filling::new(dir, config, gap, true);
-    lender.borrow(address, shard, gap, &mut filling).await?;
-    filling.mender.finish()?;
-    Ok(filling.course.end().lsn)
 }
 
 struct Filling {

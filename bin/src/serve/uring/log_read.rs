@@ -79,11 +79,12 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
     glommio::spawn_local(async move {
         // A spawned task runs at once, here inside a session that is borrowed: wait a turn.
         futures_lite::future::yield_now().await;
+        // Before the permit: a proof may take long, and other reads need none.
+        let freshness = Freshness::of(&shard, read.consistency).await;
         shard.reads.take().await;
         let mut frame = Vec::new();
         let mut open = LogPage::begin(&mut frame, correlation);
         let mut next = Lsn(read.from.0.max(1));
-        let freshness = Freshness::of(&shard, read.consistency).await;
         match fill(&shard, &read, &mut open, &mut frame, &mut next).await {
             _ if freshness.refuse(&shard, &mut frame, correlation) => {}
             Ok(tail) => open.finish_log(&mut frame, &tail),

@@ -31,12 +31,13 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
     glommio::spawn_local(async move {
         // A spawned task runs at once, here inside a session that is borrowed: wait a turn.
         futures_lite::future::yield_now().await;
-        shard.reads.take().await;
         let read = ReadStream::decode(&body).expect("it was encoded here");
+        // Before the permit: a proof may take long, and other reads need none.
+        let freshness = Freshness::of(&shard, read.consistency).await;
+        shard.reads.take().await;
         let mut frame = Vec::new();
         let open = StreamPage::begin(&mut frame, correlation);
         let mut page = Page::new(&shard, &read, open);
-        let freshness = Freshness::of(&shard, read.consistency).await;
         match page.fill(&mut frame).await {
             _ if freshness.refuse(&shard, &mut frame, correlation) => {}
             Ok(tail) => page.open.finish_stream(&mut frame, &tail),

@@ -33,7 +33,10 @@ impl BlockWalk {
             self.copy.extend_from_slice(bytes);
         }
         if !self.copy.is_empty() {
-            self.at = None;
+            // Memory is where the log grows: what was read ahead there is old.
+            if self.at.take().is_some() {
+                self.ahead = ReadAhead::default();
+            }
             let nowhere = Place::default();
             let header = BlockHeader::decode(&self.copy);
             let header = header.map_err(|_| FetchError::Misplaced(nowhere))?;
@@ -41,16 +44,12 @@ impl BlockWalk {
         }
         let mut place = match self.at {
             Some((lsn, place)) if lsn == first => place,
-            _ => self.find(shard, first).await?,
-        };
-        let align_bytes = shard.shard.borrow().config().layout.align_bytes;
-        let following = shard.log_map.borrow().next_segment(place.generation);
-        if let Some((generation, base)) = following.filter(|(_, base)| *base < first) {
-            if base.next() != first {
-                return Err(FetchError::Misplaced(place));
+            _ => {
+                self.ahead = ReadAhead::default();
+                self.find(shard, first).await?
             }
-            place = Place { generation, offset: align_bytes };
-        }
+        };
+        place = not_behind_segment(shard, place, first)?;
         if !self.holds(shard, place, first).await? {
             // What was read ahead may be older than the block.
             self.ahead = ReadAhead::default();
@@ -59,6 +58,7 @@ impl BlockWalk {
             }
         }
         let header = self.header(shard, place, first).await?;
+        let align_bytes = shard.shard.borrow().config().layout.align_bytes;
         self.at = Some((header.last_lsn().next(), behind(place, &header, align_bytes)?));
         let block = self.ahead.bytes(&shard.files, place, header.length()).await?;
         Ok((header, block))
@@ -109,6 +109,20 @@ impl BlockWalk {
     }
 }
 
+/// Where the block that begins at `first` is: at `place`, or at the beginning of the next segment
+/// when that begins with it.
+fn not_behind_segment(shard: &ShardLoop, place: Place, first: Lsn) -> Result<Place, FetchError> {
+    let following = shard.log_map.borrow().next_segment(place.generation);
+    let Some((generation, base)) = following.filter(|(_, base)| *base < first) else {
+        return Ok(place);
+    };
+    if base.next() != first {
+        return Err(FetchError::Misplaced(place));
+    }
+    let offset = shard.shard.borrow().config().layout.align_bytes;
+    Ok(Place { generation, offset })
+}
+
 fn behind(place: Place, header: &BlockHeader, align_bytes: u32) -> Result<Place, FetchError> {
     let end = u64::from(place.offset) + header.length() as u64;
     let end = align_up(end, u64::from(align_bytes)).and_then(|end| u32::try_from(end).ok());
@@ -143,6 +157,7 @@ pub(super) async fn end_at(shard: &ShardLoop, lsn: Lsn) -> Result<Option<BlockEn
     let Some((mut place, mut next)) = start.filter(|_| lsn < end.lsn) else { return Ok(None) };
     let mut walk = BlockWalk::default();
     loop {
+        place = not_behind_segment(shard, place, next)?;
         let header = walk.header(shard, place, next).await?;
         next = header.last_lsn().next();
         if header.last_lsn() >= lsn {

@@ -5,6 +5,7 @@
 //! leaves. So when the only other member still follows this reign, nobody else leads. The lease
 //! object tells the same: a reign that has not begun there has not begun.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use duolog_engine::ids::LeaseEpoch;
 use duolog_engine::shard::Role;
 use duolog_lease::document::Document;
 
+use super::bell::Bell;
 use super::wire::within;
 use crate::serve::cluster::store::{Ask, Lane, Told};
 use crate::serve::uring::shard_loop::ShardLoop;
@@ -23,6 +25,16 @@ const FOLLOWER_MAX: Duration = Duration::from_millis(500);
 const STORE_ATTEMPTS_MAX: usize = 3;
 /// Pause between two of them.
 const STORE_RETRY: Duration = Duration::from_millis(100);
+
+/// Looks at the lease object, shared by the reads that were there before one began.
+#[derive(Debug, Default)]
+pub(in crate::serve) struct Looks {
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    /// The newest look that proved something, and the reign that it proved.
+    proved: Cell<(u64, LeaseEpoch)>,
+    over: Bell,
+}
 
 impl ShardLoop {
     /// Whether this shard's machine leads, whatever the clock says of the grant.
@@ -48,6 +60,10 @@ pub(in crate::serve) async fn leads(shard: &Rc<ShardLoop>) -> bool {
 
 async fn by_follower(shard: &ShardLoop, epoch: LeaseEpoch) -> bool {
     let member = shard.member();
+    // One that misses heartbeats would only be waited for.
+    if !member.reachable.get() {
+        return false;
+    }
     // While a change of members is under way, either set may be in force.
     let Some((in_sync, None)) = member.members.get() else { return false };
     let other = in_sync.other(member.settings.identity.node);
@@ -59,6 +75,27 @@ async fn by_follower(shard: &ShardLoop, epoch: LeaseEpoch) -> bool {
 }
 
 async fn by_store(shard: &ShardLoop, epoch: LeaseEpoch) -> bool {
+    let looks = &shard.member().looks;
+    // One under way may have been answered before this read came.
+    let wanted = looks.begun.get() + 1;
+    while looks.ended.get() < wanted {
+        if looks.begun.get() > looks.ended.get() {
+            looks.over.wait().await;
+            continue;
+        }
+        let number = looks.begun.get() + 1;
+        looks.begun.set(number);
+        if look(shard, epoch).await {
+            looks.proved.set((number, epoch));
+        }
+        looks.ended.set(number);
+        looks.over.ring();
+    }
+    let (number, proved) = looks.proved.get();
+    number >= wanted && proved == epoch
+}
+
+async fn look(shard: &ShardLoop, epoch: LeaseEpoch) -> bool {
     let settings = &shard.member().settings;
     for _ in 0..STORE_ATTEMPTS_MAX {
         let ask = Ask::Get(settings.keys.lease());

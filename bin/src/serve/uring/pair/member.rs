@@ -17,6 +17,7 @@ use duolog_net::wire::{ErrorFrame, NodeRole, Standing};
 
 use super::bell::Bell;
 use super::calls::Calls;
+use super::confirm::Looks;
 use super::garbage::Collector;
 use super::inlink::InLink;
 use super::outlink::OutLink;
@@ -61,6 +62,8 @@ pub(in crate::serve) struct Member {
     pub marked: Cell<bool>,
     /// Blocks are being lent to a node whose log is damaged: to one at a time.
     pub lending: Cell<bool>,
+    /// Looks at the lease object for reads that want proof.
+    pub looks: Looks,
     /// Rings when writes or rebuilds are over.
     pub settled: Bell,
     /// What the control was told about this reign, so that it is told once.
@@ -92,6 +95,7 @@ impl Member {
             marked: Cell::new(false),
             settled: Bell::default(),
             lending: Cell::new(false),
+            looks: Looks::default(),
             told_caught_up: Cell::new(None),
             told_covered: Cell::new(None),
             told_standing: RefCell::default(),

@@ -83,25 +83,31 @@ fn leading(control: &Control) -> Option<LeaseEpoch> {
     machine.grant().and_then(|_| machine.reign())
 }
 
-/// The node that is no member and started last, if the bucket names one; never `dead`.
+/// The node that is no member and started last, if the bucket names one; never `dead`, and none
+/// that started before `dead`: those are what it replaced.
 pub(super) async fn newest_stranger(control: &Control, dead: NodeId) -> Option<NodeId> {
     let identity = &control.settings.identity;
     let ask = Ask::List(control.settings.keys.nodes(), None);
     let Told::Listed(listed) = control.calls.ask(Lane::Bulk, ask).await else { return None };
     let mut newest: Option<(u64, NodeId)> = None;
+    let mut dead_started_ms = 0;
     for key in listed.into_iter().filter_map(|(key, _)| ObjectKey::new(key).ok()) {
         let Told::Found(body, _) = control.calls.ask(Lane::Bulk, Ask::Get(key)).await else {
             continue;
         };
         let Some(document) = NodeDocument::decode(&body) else { continue };
-        let Some(node) = document.other(identity).filter(|node| *node != dead) else { continue };
+        let Some(node) = document.other(identity) else { continue };
+        if node == dead {
+            dead_started_ms = document.started_ms;
+            continue;
+        }
         let members = control.machine.borrow().members();
         let member = members.is_some_and(|(in_sync, _)| in_sync.contains(node));
         if !member && newest.is_none_or(|(started, _)| document.started_ms > started) {
             newest = Some((document.started_ms, node));
         }
     }
-    newest.map(|(_, node)| node)
+    newest.filter(|(started, _)| *started > dead_started_ms).map(|(_, node)| node)
 }
 
 /// The nodes to try: the other member, and whoever may become one.

@@ -33,8 +33,8 @@ pub(super) fn begin(control: &Rc<Control>) {
     .detach();
 }
 
-/// A follower that has just come back acks the next heartbeat. Without that there would be nobody to
-/// hand over to, and clients would wait for a lease to run out.
+/// A follower that has just come back acks the next heartbeat. Without that there would be nobody
+/// to hand over to, and clients would wait for a lease to run out.
 async fn await_heartbeat(control: &Control) {
     let until = control.now().mono.plus(control.settings.timings.heartbeat_lease_ms());
     let awaited = || {

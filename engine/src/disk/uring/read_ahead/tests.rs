@@ -86,6 +86,7 @@ fn jumps_begin_anew() {
         let behind = ahead.bytes(&files, place(1, FILE_BYTES), 4096).await.unwrap();
         assert!(behind.is_empty(), "a file has nothing behind its end");
         assert!(ahead.bytes(&files, place(9, 0), 1).await.is_err(), "there is no such file");
+        assert!(ahead.bytes(&files, place(1, 100), 1).await.is_err(), "no block begins there");
         let again = ahead.bytes(&files, place(1, 4096), 4096).await.unwrap();
         assert!(again == &content(1)[4096..8192], "an error spoils nothing");
     });
