@@ -192,8 +192,6 @@ fn golden_frames() -> Vec<Vec<u8>> {
         PeerMessage::Refused(refused),
         PeerMessage::Block { epoch, block: &block },
         PeerMessage::Commit(PeerCommit { epoch, lsn: Lsn(41) }),
-        PeerMessage::Confirm(PeerConfirm { epoch, number: 7 }),
-        PeerMessage::Confirmed(PeerConfirmed { epoch, number: 7 }),
         PeerMessage::Acked(PeerAcked { epoch, durable: Lsn(42), committed: Lsn(41) }),
         PeerMessage::Heartbeat(PeerHeartbeat {
             epoch,
@@ -205,6 +203,8 @@ fn golden_frames() -> Vec<Vec<u8>> {
         }),
         PeerMessage::HeartbeatAcked(PeerHeartbeatAcked { epoch, from, sent, wall }),
         PeerMessage::Resign(PeerResign { epoch, cluster, from, commits }),
+        PeerMessage::Confirm(PeerConfirm { epoch, number: 7 }),
+        PeerMessage::Confirmed(PeerConfirmed { epoch, number: 7 }),
         PeerMessage::Hello(fetch),
     ];
     messages.iter().map(encoded).collect()
