@@ -67,6 +67,15 @@ pub(super) fn answer(
             })
             .detach();
         }
+        Ok(Command::Handoff) if leads(control) => {
+            let control = Rc::clone(control);
+            glommio::spawn_local(async move {
+                futures_lite::future::yield_now().await;
+                super::stop::await_follower(&control).await;
+                send(&control, to, judge(&control, Command::Handoff));
+            })
+            .detach();
+        }
         command => send(control, to, command.and_then(|command| judge(control, command))),
     }
 }

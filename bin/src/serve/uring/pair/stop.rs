@@ -10,6 +10,8 @@ use super::control::Control;
 
 /// How often is looked whether the handover is over.
 const LOOK: Duration = Duration::from_millis(2);
+/// How long a follower without a connection is waited for, ms: it is dialled every 200 ms.
+const RETURN_MS: u64 = 500;
 
 /// A signal asks for the end.
 pub(super) fn begin(control: &Rc<Control>) {
@@ -19,7 +21,7 @@ pub(super) fn begin(control: &Rc<Control>) {
     let control = Rc::clone(control);
     glommio::spawn_local(async move {
         futures_lite::future::yield_now().await;
-        await_heartbeat(&control).await;
+        await_follower(&control).await;
         control.step(Event::ResignRequested);
         // The machine itself bounds draining and the wait for a successor by a heartbeat lease
         // each; with nobody to hand over to it goes on leading at once.
@@ -33,15 +35,21 @@ pub(super) fn begin(control: &Rc<Control>) {
     .detach();
 }
 
-/// A follower that has just come back acks the next heartbeat. Without that there would be nobody
-/// to hand over to, and clients would wait for a lease to run out.
-async fn await_heartbeat(control: &Control) {
-    let until = control.now().mono.plus(control.settings.timings.heartbeat_lease_ms());
-    let awaited = || {
+/// Waits until there is somebody to hand over to, if somebody is just coming back: a node that was
+/// restarted is dialled within a moment, and acks the next heartbeat. Without it clients would wait
+/// for a lease to run out.
+pub(super) async fn await_follower(control: &Control) {
+    let begun = control.now().mono;
+    loop {
         let leads = control.machine.borrow().reign().is_some();
-        leads && control.outbound.is_up() && !control.shard.member().reachable.get()
-    };
-    while awaited() && control.now().mono < until {
+        if !leads || control.shard.member().reachable.get() {
+            return;
+        }
+        let lease_ms = control.settings.timings.heartbeat_lease_ms();
+        let limit_ms = if control.outbound.is_up() { lease_ms } else { RETURN_MS };
+        if control.now().mono.since(begun) >= limit_ms {
+            return;
+        }
         glommio::timer::sleep(LOOK).await;
     }
 }
