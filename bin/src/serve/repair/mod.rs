@@ -17,6 +17,7 @@ use duolog_engine::ids::{Generation, Lsn};
 use duolog_engine::recovery::LogSource;
 use duolog_engine::segment::LogEnd;
 use duolog_engine::shard::ShardConfig;
+use tokio::time::{Instant, timeout_at};
 
 pub use course::Gap;
 use course::{Course, Put, Shape};
@@ -43,8 +44,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const DOUBT_MAX: Duration = Duration::from_secs(5);
 
 /// Fills the gap; the last LSN that came back.
-///
-/// Everything is fetched twice: nothing is written before all of it has been seen to fit.
 pub fn repair(
     lender: &Lender,
     dir: &ShardDir,
@@ -55,55 +54,49 @@ pub fn repair(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // An older process's writes must not land behind what is read or written here.
     DirSource::new(dir.clone()).settle(gap.place.generation)?;
+    let deadline = match patience {
+        Patience::Missing => None,
+        Patience::Doubted => Some(Instant::now() + DOUBT_MAX),
+    };
     let mut attempt = 1;
     loop {
-        let outcome = runtime.block_on(async {
-            let rehearsed = rehearse(lender, dir, config, gap, &mut attempt);
-            let address = match patience {
-                Patience::Missing => rehearsed.await?,
-                Patience::Doubted => {
-                    let rehearsed = tokio::time::timeout(DOUBT_MAX, rehearsed).await;
-                    rehearsed.map_err(|_| LendError::Late { limit: DOUBT_MAX })??
-                }
-            };
-            let mut filling = Filling::new(dir, config, gap, true);
-            lender.borrow(&address, config.shard, gap, &mut filling).await?;
-            filling.mender.finish()?;
-            Ok(filling.course.end().lsn)
-        });
-        match outcome {
-            Err(error) if may_pass(&error, &mut attempt) => {}
-            outcome => return outcome,
-        }
-    }
-}
-
-fn may_pass(error: &LendError, attempt: &mut u32) -> bool {
-    *attempt += 1;
-    error.passes() && *attempt <= ATTEMPTS
-}
-
-/// The address of a node that has everything; nothing is written.
-async fn rehearse(
-    lender: &Lender,
-    dir: &ShardDir,
-    config: &ShardConfig,
-    gap: &Gap,
-    attempt: &mut u32,
-) -> Result<String, LendError> {
-    loop {
-        let shard = config.shard.0;
-        match rehearse_once(lender, dir, config, gap).await {
-            Err(error) if may_pass(&error, attempt) => {
+        match runtime.block_on(from_anyone(lender, dir, config, gap, deadline)) {
+            Err(error) if error.passes() && attempt < ATTEMPTS => {
+                let shard = config.shard.0;
                 tracing::warn!(event = "log_repair_waits", shard, attempt, %error);
-                tokio::time::sleep(PAUSE).await;
+                runtime.block_on(async { tokio::time::sleep(PAUSE).await });
+                attempt += 1;
             }
             outcome => return outcome,
         }
     }
 }
 
-async fn rehearse_once(
+/// Fetches everything twice: nothing is written before all of it has been seen to fit, and what is
+/// being written has no deadline.
+async fn from_anyone(
+    lender: &Lender,
+    dir: &ShardDir,
+    config: &ShardConfig,
+    gap: &Gap,
+    deadline: Option<Instant>,
+) -> Result<Lsn, LendError> {
+    let rehearsed = rehearse(lender, dir, config, gap);
+    let address = match deadline {
+        None => rehearsed.await?,
+        Some(deadline) => {
+            let rehearsed = timeout_at(deadline, rehearsed).await;
+            rehearsed.map_err(|_| LendError::Late { limit: DOUBT_MAX })??
+        }
+    };
+    let mut filling = Filling::new(dir, config, gap, true);
+    lender.borrow(&address, config.shard, gap, &mut filling).await?;
+    filling.mender.finish()?;
+    Ok(filling.course.end().lsn)
+}
+
+/// The address of a node that has everything; nothing is written.
+async fn rehearse(
     lender: &Lender,
     dir: &ShardDir,
     config: &ShardConfig,
