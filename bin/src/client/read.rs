@@ -1,7 +1,9 @@
 //! `duolog read`: events of a stream, or of a shard's log, one per line.
 
 use clap::Args;
-use duolog_net::client::{Client, LogRead, Lsn, RecordedEvent, Revision, ShardId, StreamRead};
+use duolog_net::client::{
+    Client, Consistency, LogRead, Lsn, RecordedEvent, Revision, ShardId, StreamRead,
+};
 
 use crate::client::{ServerArgs, block_on, failure, record, shard_of_stream};
 use crate::event_line;
@@ -58,6 +60,16 @@ pub struct ReadArgs {
     pub server: ServerArgs,
 }
 
+impl ReadArgs {
+    const fn consistency(&self) -> Consistency {
+        match (self.any, self.confirmed) {
+            (true, _) => Consistency::Any,
+            (false, true) => Consistency::Confirmed,
+            (false, false) => Consistency::Linearizable,
+        }
+    }
+}
+
 /// Where events come from.
 #[derive(Debug)]
 pub enum Reader {
@@ -105,28 +117,15 @@ pub fn run(arguments: &ReadArgs, mut output: Output) -> Result<Exit, Failure> {
 }
 
 async fn exists(client: &Client, arguments: &ReadArgs, stream: &str) -> Result<bool, Failure> {
-    let mut read = client.read(stream).limit(1);
-    if arguments.any {
-        read = read.any_consistency();
-    }
-    if arguments.confirmed {
-        read = read.confirmed();
-    }
-    let page = read.page().await;
+    let page = client.read(stream).limit(1).consistency(arguments.consistency()).page().await;
     Ok(page.map_err(|error| failure(&error))?.tail.stream_next > Revision(0))
 }
 
 fn reader(arguments: &ReadArgs, client: &Client) -> Result<(Reader, ShardId), Failure> {
     let limit = arguments.limit.unwrap_or(u64::MAX);
     if let Some(shard) = arguments.shard.map(ShardId) {
-        let mut read = client.read_log(shard, Lsn(arguments.from_lsn.unwrap_or(1))).limit(limit);
-        if arguments.any {
-            read = read.any_consistency();
-        }
-        if arguments.confirmed {
-            read = read.confirmed();
-        }
-        return Ok((Reader::Log(read), shard));
+        let read = client.read_log(shard, Lsn(arguments.from_lsn.unwrap_or(1))).limit(limit);
+        return Ok((Reader::Log(read.consistency(arguments.consistency())), shard));
     }
     let stream = arguments.stream.as_deref().unwrap_or_default();
     let mut read = client.read(stream).limit(limit);
@@ -139,12 +138,7 @@ fn reader(arguments: &ReadArgs, client: &Client) -> Result<(Reader, ShardId), Fa
     if let Some(kind) = &arguments.r#type {
         read = read.of_type(kind);
     }
-    if arguments.any {
-        read = read.any_consistency();
-    }
-    if arguments.confirmed {
-        read = read.confirmed();
-    }
+    let read = read.consistency(arguments.consistency());
     Ok((Reader::Stream(read), shard_of_stream(client, stream)))
 }
 

@@ -96,17 +96,13 @@ impl Behind {
             .filter(|(_, last)| *last == header.previous_hash)
             .unwrap_or((RowStart { first, previous_hash }, header.hash));
         self.row = Some((row, header.hash));
-        let known = self.proof.map_or(self.end.lsn, |(lsn, _)| lsn);
-        // D4: a commit mark beyond the end is proof.
-        if !self.blocks_prove {
-            let doubted = self.doubt.map_or(self.end.lsn, |(lsn, _)| lsn);
-            if header.commit_mark > doubted {
-                self.doubt = Some((header.commit_mark, Some(row)));
-            }
+        // D4: a commit mark beyond the end is proof, or a reason to doubt.
+        let told = if self.blocks_prove { &mut self.proof } else { &mut self.doubt };
+        if header.commit_mark > told.map_or(self.end.lsn, |(lsn, _)| lsn) {
+            *told = Some((header.commit_mark, Some(row)));
         }
-        if self.blocks_prove && header.commit_mark > known {
-            self.proof = Some((header.commit_mark, Some(row)));
-        } else if self.mark.is_some_and(|mark| mark.lsn == known && mark.hash == header.hash) {
+        let known = self.proof.map_or(self.end.lsn, |(lsn, _)| lsn);
+        if self.mark.is_some_and(|mark| mark.lsn == known && mark.hash == header.hash) {
             self.proof = Some((known, Some(row)));
         }
     }

@@ -116,17 +116,22 @@ impl StreamRead {
     /// Takes whatever a node has committed, be it the leader or not, without proof that it is the
     /// latest. Pages of one read may come from different nodes.
     #[must_use]
-    pub const fn any_consistency(mut self) -> Self {
-        self.consistency = Consistency::Any;
-        self
+    pub const fn any_consistency(self) -> Self {
+        self.consistency(Consistency::Any)
     }
 
     /// Asks the leader for proof that it leads, taken after the request came: its follower says so,
     /// or the bucket. Without this its lease is the proof, which is as good as the clocks' drift
     /// bound. Costs a round trip to the other node.
     #[must_use]
-    pub const fn confirmed(mut self) -> Self {
-        self.consistency = Consistency::Confirmed;
+    pub const fn confirmed(self) -> Self {
+        self.consistency(Consistency::Confirmed)
+    }
+
+    /// How fresh the pages have to be; linearizable if nothing is said.
+    #[must_use]
+    pub const fn consistency(mut self, consistency: Consistency) -> Self {
+        self.consistency = consistency;
         self
     }
 
@@ -281,17 +286,22 @@ impl LogRead {
 
     /// Takes whatever a node has committed, be it the leader or not.
     #[must_use]
-    pub const fn any_consistency(mut self) -> Self {
-        self.consistency = Consistency::Any;
-        self
+    pub const fn any_consistency(self) -> Self {
+        self.consistency(Consistency::Any)
     }
 
     /// Asks the leader for proof that it leads, taken after the request came: its follower says so,
     /// or the bucket. Without this its lease is the proof, which is as good as the clocks' drift
     /// bound. Costs a round trip to the other node.
     #[must_use]
-    pub const fn confirmed(mut self) -> Self {
-        self.consistency = Consistency::Confirmed;
+    pub const fn confirmed(self) -> Self {
+        self.consistency(Consistency::Confirmed)
+    }
+
+    /// How fresh the pages have to be; linearizable if nothing is said.
+    #[must_use]
+    pub const fn consistency(mut self, consistency: Consistency) -> Self {
+        self.consistency = consistency;
         self
     }
 

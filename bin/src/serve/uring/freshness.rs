@@ -42,7 +42,7 @@ impl Freshness {
             Self::Missing(consistency) => consistency,
         };
         out.clear();
-        if missing == Consistency::Confirmed && shard.leads() {
+        if missing == Consistency::Confirmed && shard.leading().is_some() {
             let text = "neither the follower nor the bucket confirms that this node leads: try \
                         again, or read with another consistency";
             ErrorFrame::new(ErrorCode::Busy).encode(out, correlation, text);

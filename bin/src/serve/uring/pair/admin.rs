@@ -52,31 +52,15 @@ pub(super) fn answer(
     let command = serde_json::from_slice(body)
         .map_err(|error| Refused::Bad(format!("the admin request is not understood: {error}")));
     match command {
-        Ok(Command::Replace { dead, newcomer: None, force }) if leads(control) => {
+        Ok(command) => {
             let control = Rc::clone(control);
             glommio::spawn_local(async move {
                 futures_lite::future::yield_now().await;
-                let judged = match newcomer(&control, &dead).await {
-                    Ok(node) => {
-                        let newcomer = Some(node.to_string());
-                        judge(&control, Command::Replace { dead, newcomer, force })
-                    }
-                    Err(refused) => Err(refused),
-                };
-                send(&control, to, judged);
+                send(&control, to, carry_out(&control, command).await);
             })
             .detach();
         }
-        Ok(Command::Handoff) if leads(control) => {
-            let control = Rc::clone(control);
-            glommio::spawn_local(async move {
-                futures_lite::future::yield_now().await;
-                super::stop::await_follower(&control).await;
-                send(&control, to, judge(&control, Command::Handoff));
-            })
-            .detach();
-        }
-        command => send(control, to, command.and_then(|command| judge(control, command))),
+        Err(refused) => send(control, to, Err(refused)),
     }
 }
 
@@ -111,33 +95,28 @@ fn leads(control: &Control) -> bool {
     matches!(control.machine.borrow().status(control.now()), Status::Leader { .. })
 }
 
-/// The node that can only be meant when an operator names none.
-async fn newcomer(control: &Rc<Control>, dead: &str) -> Result<NodeId, Refused> {
-    let dead = node(dead)?;
-    let found = super::seek::newest_stranger(control, dead).await;
-    found.ok_or_else(|| {
-        let text = "the bucket names no node that could take its place: start a blank one with \
-                    the settings of the dead one, or name the newcomer";
-        Refused::Bad(text.to_owned())
-    })
-}
-
-fn judge(control: &Rc<Control>, command: Command) -> Result<Value, Refused> {
-    let mut named = None;
-    let event = match command {
+async fn carry_out(control: &Rc<Control>, command: Command) -> Result<Value, Refused> {
+    let (event, named) = match command {
         Command::Status => return Ok(status(control)),
         _ if !leads(control) => return Err(Refused::NotLeader),
-        Command::Replace { newcomer: None, .. } => {
-            return Err(Refused::Bad("name the newcomer".to_owned()));
+        Command::Handoff => {
+            super::stop::await_follower(control).await;
+            (Event::ResignRequested, None)
         }
-        Command::Handoff => Event::ResignRequested,
-        Command::Replace { dead, newcomer: Some(newcomer), force } => {
-            let newcomer = node(&newcomer)?;
-            named = Some(newcomer);
+        Command::Replace { dead, newcomer, force } => {
+            let dead = node(&dead)?;
+            let newcomer = match newcomer {
+                Some(newcomer) => node(&newcomer)?,
+                None => stranger(control, dead).await?,
+            };
             let force = if force { Force::Yes } else { Force::No };
-            Event::ReplaceRequested(Replace { dead: node(&dead)?, newcomer, force })
+            (Event::ReplaceRequested(Replace { dead, newcomer, force }), Some(newcomer))
         }
     };
+    // It may have ended while something was waited for.
+    if !leads(control) {
+        return Err(Refused::NotLeader);
+    }
     let before = control.history.borrow().count();
     control.step(event);
     // The lease machine says by a report why it does not do what was asked.
@@ -154,6 +133,16 @@ fn judge(control: &Rc<Control>, command: Command) -> Result<Value, Refused> {
         answer["newcomer"] = json!(node.to_string());
     }
     Ok(answer)
+}
+
+/// The node that can only be meant when an operator names none.
+async fn stranger(control: &Control, dead: NodeId) -> Result<NodeId, Refused> {
+    let found = super::seek::newest_stranger(control, dead).await;
+    found.ok_or_else(|| {
+        let text = "the bucket names no node that could take its place: start a blank one with \
+                    the settings of the dead one, or name the newcomer";
+        Refused::Bad(text.to_owned())
+    })
 }
 
 fn node(text: &str) -> Result<NodeId, Refused> {

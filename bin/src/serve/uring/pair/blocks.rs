@@ -50,34 +50,32 @@ impl BlockWalk {
             }
         };
         place = not_behind_segment(shard, place, first)?;
-        if !self.holds(shard, place, first).await? {
+        let header = match self.whole(shard, place, first).await {
             // What was read ahead may be older than the block.
-            self.ahead = ReadAhead::default();
-            if !self.holds(shard, place, first).await? {
-                return Err(FetchError::Misplaced(place));
+            Err(FetchError::Misplaced(_)) => {
+                self.ahead = ReadAhead::default();
+                self.whole(shard, place, first).await?
             }
-        }
-        let header = self.header(shard, place, first).await?;
+            header => header?,
+        };
         let align_bytes = shard.shard.borrow().config().layout.align_bytes;
         self.at = Some((header.last_lsn().next(), behind(place, &header, align_bytes)?));
         let block = self.ahead.bytes(&shard.files, place, header.length()).await?;
         Ok((header, block))
     }
 
-    /// Whether the block that begins at `first` is there, whole.
-    async fn holds(
+    /// The header of the block that begins at `first`, all of which is there.
+    async fn whole(
         &mut self,
         shard: &ShardLoop,
         place: Place,
         first: Lsn,
-    ) -> Result<bool, FetchError> {
-        let header = match self.header(shard, place, first).await {
-            Err(FetchError::Misplaced(_)) => return Ok(false),
-            header => header?,
-        };
+    ) -> Result<BlockHeader, FetchError> {
+        let header = self.header(shard, place, first).await?;
         let block = self.ahead.bytes(&shard.files, place, header.length()).await?;
         let body = block.get(BLOCK_HEADER_BYTES..header.length());
-        Ok(body.is_some_and(|body| crc32c::crc32c(body) == header.body_checksum))
+        let whole = body.is_some_and(|body| crc32c::crc32c(body) == header.body_checksum);
+        whole.then_some(header).ok_or(FetchError::Misplaced(place))
     }
 
     /// Walks to the block that begins at `first`.

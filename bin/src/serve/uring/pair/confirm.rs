@@ -10,7 +10,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use duolog_engine::ids::LeaseEpoch;
-use duolog_engine::shard::Role;
 use duolog_lease::document::Document;
 
 use super::bell::Bell;
@@ -36,25 +35,11 @@ pub(in crate::serve) struct Looks {
     over: Bell,
 }
 
-impl ShardLoop {
-    /// Whether this shard's machine leads, whatever the clock says of the grant.
-    pub(in crate::serve) fn leads(&self) -> bool {
-        leading(self).is_some()
-    }
-}
-
-fn leading(shard: &ShardLoop) -> Option<LeaseEpoch> {
-    match shard.shard.borrow().role() {
-        Role::Leader { epoch } => Some(epoch),
-        _ => None,
-    }
-}
-
 /// Whether this node has led at some moment since the call, and so has everything acknowledged
 /// before the call.
 // Q5: asked anew for every read.
 pub(in crate::serve) async fn leads(shard: &Rc<ShardLoop>) -> bool {
-    let Some(epoch) = leading(shard) else { return false };
+    let Some(epoch) = shard.leading() else { return false };
     by_follower(shard, epoch).await || by_store(shard, epoch).await
 }
 
@@ -107,7 +92,7 @@ async fn look(shard: &ShardLoop, epoch: LeaseEpoch) -> bool {
                 });
             }
             Told::Absent => return false,
-            _ if leading(shard) != Some(epoch) => return false,
+            _ if shard.leading() != Some(epoch) => return false,
             _ => glommio::timer::sleep(STORE_RETRY).await,
         }
     }

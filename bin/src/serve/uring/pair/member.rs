@@ -266,6 +266,14 @@ impl ShardLoop {
         }
     }
 
+    /// The reign in which this shard's machine leads, whatever the clock says of the grant.
+    pub(in crate::serve) fn leading(&self) -> Option<LeaseEpoch> {
+        match self.shard.borrow().role() {
+            Role::Leader { epoch } => Some(epoch),
+            _ => None,
+        }
+    }
+
     /// Whether this node leads and its grant holds at this moment.
     pub(in crate::serve) fn leads_now(&self) -> bool {
         self.look_at_the_clock();

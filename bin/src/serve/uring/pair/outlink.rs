@@ -10,7 +10,6 @@ use duolog_engine::ids::{LeaseEpoch, Lsn, MonoMs, NodeId};
 use duolog_engine::replica::EpochEnd;
 use duolog_engine::replica::link::Link;
 use duolog_engine::segment::LogEnd;
-use duolog_engine::shard::Role;
 use duolog_net::peer::{
     PeerCommit, PeerConfirm, PeerMessage, PeerReader, PeerWelcome, Purpose, block_frame_header,
 };
@@ -70,7 +69,7 @@ pub(super) async fn run(shard: Rc<ShardLoop>) {
             member.target_changed.wait().await;
             continue;
         };
-        if !leads(&shard, reign.epoch) {
+        if shard.leading() != Some(reign.epoch) {
             member.target_changed.wait().await;
             continue;
         }
@@ -83,10 +82,6 @@ pub(super) async fn run(shard: Rc<ShardLoop>) {
         };
         glommio::timer::sleep(pause).await;
     }
-}
-
-fn leads(shard: &ShardLoop, epoch: LeaseEpoch) -> bool {
-    shard.shard.borrow().role() == Role::Leader { epoch }
 }
 
 async fn connect(
@@ -108,7 +103,7 @@ async fn connect(
         wire.shut();
         return Err(REFUSED_RETRY);
     };
-    if !leads(shard, reign.epoch) {
+    if shard.leading() != Some(reign.epoch) {
         wire.shut();
         return Err(RETRY);
     }
