@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use duolog_net::wire::Copies;
-use duolog_s3dev::{Answer, Fault, Rule};
+use duolog_s3dev::{Answer, Fault, Rule, Seen};
 use duolog_tests::pair::{Pair, PairOptions, Role, Timing};
 use duolog_tests::process::{Crowd, pause, quiet};
 
@@ -177,5 +177,38 @@ fn a_takeover_gets_through_a_store_that_stumbles() {
     pair.start(0);
     pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);
     let ledger = crowd.finish();
+    pair.reckon(&ledger);
+}
+
+/// Promised: how long a fallback lasted does not make the next failover slower: the follower was
+/// told what is stored of the chain, and does not read it.
+/// Provoked: the follower away for two hundred appends and more, back again, the leader killed.
+/// Broken: Batches of that time are read by the node that is promoted.
+#[test]
+fn a_long_fallback_is_not_read_again_by_the_next_leader() {
+    let _alone = quiet();
+    let mut pair = Pair::found(calm());
+    let crowd = pair.crowd();
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndPeer, 100);
+    let (leader, follower) = (pair.leader(), pair.other(pair.leader()));
+    pair.kill(follower);
+    let is_batch = |seen: &Seen| seen.target.contains("/chain/") && !seen.target.ends_with("0000");
+    let sent = |pair: &Pair, method| {
+        let seen = pair.s3.faults().take_seen();
+        seen.iter().filter(|seen| seen.method == method && is_batch(seen)).count()
+    };
+    pair.until_acked_by(&crowd, Copies::ThisDiskAndS3, 200);
+    pair.start(follower);
+    assert_eq!(pair.healed_under_load(), leader, "{}", pair.story());
+    pair.until_acked(&crowd, 20);
+    let stored = sent(&pair, "PUT");
+    assert!(stored > 20, "{stored} Batches tell nothing");
+    pair.kill(leader);
+    pair.until_leads(follower);
+    pair.until_acked(&crowd, 20);
+    let read = sent(&pair, "GET");
+    assert!(read < 3, "{read} of {stored} Batches were read\n{}", pair.story());
+    let ledger = crowd.finish();
+    pair.start(leader);
     pair.reckon(&ledger);
 }

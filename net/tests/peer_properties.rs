@@ -5,13 +5,15 @@ use std::fmt::Write as _;
 
 use duolog_engine::block::BLOCK_HEADER_BYTES;
 use duolog_engine::ids::{ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, ShardId, WallMs};
-use duolog_engine::replica::EpochEnd;
+use duolog_engine::replica::chain::Seq;
+use duolog_engine::replica::promotion::StoredChain;
+use duolog_engine::replica::{BlockEnd, EpochEnd};
 use duolog_engine::segment::LogEnd;
 use duolog_lease::ids::MonoMs;
 use duolog_net::peer::{
-    PeerAcked, PeerCommit, PeerConfirm, PeerConfirmed, PeerHeartbeat, PeerHeartbeatAcked,
-    PeerHello, PeerKind, PeerMessage, PeerReason, PeerRefused, PeerResign, PeerWelcome, Purpose,
-    block_frame_header, decode_peer, encode_block, fuzz_peer,
+    PeerAcked, PeerChain, PeerCommit, PeerConfirm, PeerConfirmed, PeerHeartbeat,
+    PeerHeartbeatAcked, PeerHello, PeerKind, PeerMessage, PeerReason, PeerRefused, PeerResign,
+    PeerWelcome, Purpose, block_frame_header, decode_peer, encode_block, fuzz_peer,
 };
 use duolog_net::wire::Decoded;
 use proptest::prelude::*;
@@ -123,6 +125,9 @@ proptest! {
         let (epoch, lsn, committed) = (LeaseEpoch(numbers.0), Lsn(numbers.1), Lsn(numbers.2));
         assert_round_trip(&PeerMessage::Block { epoch, block: &block });
         assert_round_trip(&PeerMessage::Commit(PeerCommit { epoch, lsn }));
+        let end = BlockEnd { lsn, hash: [epoch.0 as u8; 32] };
+        let stored = StoredChain { epoch, next: Seq(lsn.0 as u32), end };
+        assert_round_trip(&PeerMessage::Chain(PeerChain(stored)));
         assert_round_trip(&PeerMessage::Confirm(PeerConfirm { epoch, number: lsn.0 }));
         assert_round_trip(&PeerMessage::Confirmed(PeerConfirmed { epoch, number: lsn.0 }));
         let acked = PeerAcked { epoch, durable: lsn, committed };
@@ -185,6 +190,8 @@ fn golden_frames() -> Vec<Vec<u8>> {
         ..PeerRefused::new(epoch, from, PeerReason::Promised, text)
     };
     let block: Vec<u8> = (0..BLOCK_HEADER_BYTES as u8).collect();
+    let chain_end = BlockEnd { lsn: Lsn(33), hash: [0xcc; 32] };
+    let stored = StoredChain { epoch, next: Seq(5), end: chain_end };
     let (sent, wall, commits) = (MonoMs(1000), WallMs(2000), vec![Lsn(41), Lsn(0)]);
     let messages = [
         PeerMessage::Hello(hello),
@@ -205,6 +212,7 @@ fn golden_frames() -> Vec<Vec<u8>> {
         PeerMessage::Resign(PeerResign { epoch, cluster, from, commits }),
         PeerMessage::Confirm(PeerConfirm { epoch, number: 7 }),
         PeerMessage::Confirmed(PeerConfirmed { epoch, number: 7 }),
+        PeerMessage::Chain(PeerChain(stored)),
         PeerMessage::Hello(fetch),
     ];
     messages.iter().map(encoded).collect()

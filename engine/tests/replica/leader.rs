@@ -8,7 +8,7 @@ use duolog_engine::replica::chain::header::{ObjectKind, Packing};
 use duolog_engine::replica::chain::object::{Found, LsnRange, ObjectParts, encode};
 use duolog_engine::replica::chain::{ObjectPlace, Seq};
 use duolog_engine::replica::garbage::{self, Garbage, ListedObject};
-use duolog_engine::replica::promotion::PutOutcome;
+use duolog_engine::replica::promotion::{PutOutcome, StoredChain};
 use duolog_engine::replica::uploader::{Action, Event, Uploader, UploaderConfig, Wire};
 use duolog_lease::grant::{Admission, Grant};
 use duolog_lease::in_sync::InSync;
@@ -93,7 +93,7 @@ impl World {
         if !self.is_leading(node) {
             return;
         }
-        match self.chance.below(8) {
+        match self.chance.below(9) {
             0..2 => self.append(node),
             2..4 => self.hear_ack(node),
             4 => {
@@ -102,7 +102,25 @@ impl World {
                 self.tell_uploader(node, Event::Wire(wire));
             }
             5 => self.collect(node),
+            6 => self.tell_chain(node),
             _ => self.tell_uploader(node, Event::Tick),
+        }
+    }
+
+    /// The follower hears what is stored of the chain, at whatever moment.
+    fn tell_chain(&mut self, node: usize) {
+        let too_early = self.makes(Mistake::ChainToldTooEarly);
+        let leading = self.leading(node);
+        let (mut next, mut lsn) = leading.uploader.stored_chain();
+        if too_early && let Some((seq, (_, range))) = leading.kept.last_key_value() {
+            (next, lsn) = (seq.next(), range.last);
+        }
+        let epoch = leading.epoch;
+        let follows = matches!(self.nodes[1 - node].role, Role::Following(at) if at == epoch);
+        if let Some(end) = self.nodes[node].log.end_at(lsn).filter(|_| follows) {
+            let stored = StoredChain { epoch: LeaseEpoch(epoch), next, end };
+            self.nodes[1 - node].stored = Some(stored);
+            self.saw("a follower hears of the chain");
         }
     }
 

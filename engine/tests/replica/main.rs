@@ -35,6 +35,7 @@ const SITUATIONS: &[&str] = &[
     "committed by the wire",
     "committed by the chain",
     "a Seal met an object",
+    "a follower hears of the chain",
     "an Open met a Seal",
     "a leader met a Seal",
     "a leader or promoter follows",

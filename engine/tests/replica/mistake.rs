@@ -32,6 +32,8 @@ pub enum Mistake {
     UnknownMeansStored,
     /// C2: a refused object counts as stored.
     ConflictMeansStored,
+    /// P2: the follower is told of objects that are only under way.
+    ChainToldTooEarly,
     /// G2: older chains are deleted before the follower has the base.
     GarbageUnconditional,
     /// G1: the running chain is shortened.
@@ -58,6 +60,7 @@ pub const MISTAKES: &[Mistake] = &[
     Mistake::RepeatWithMore,
     Mistake::UnknownMeansStored,
     Mistake::ConflictMeansStored,
+    Mistake::ChainToldTooEarly,
     Mistake::GarbageUnconditional,
     Mistake::RunningChainDeleted,
     Mistake::PromiseForgotten,

@@ -36,6 +36,7 @@ impl Promoting {
             epoch: LeaseEpoch(epoch),
             end: node.log.end(),
             committed: node.mark,
+            stored: node.stored,
         });
         let listing = bucket.objects.keys().copied().collect();
         let mut promoting =

@@ -8,7 +8,7 @@ use duolog_engine::replica::chain::header::{ObjectHeader, ObjectKind};
 use duolog_engine::replica::chain::object::Object;
 use duolog_engine::replica::chain::{ObjectId, ObjectPlace, Seq};
 use duolog_engine::replica::hello::{Fork, HelloLog, fork};
-use duolog_engine::replica::promotion::PutOutcome;
+use duolog_engine::replica::promotion::{PutOutcome, StoredChain};
 use duolog_engine::segment::LogEnd;
 
 use crate::bucket::{Bucket, Caller, Put};
@@ -36,6 +36,8 @@ pub struct Node {
     pub promised: u64,
     /// A lower bound of what is committed, on disk.
     pub mark: Lsn,
+    /// What a leader has told of its chain.
+    pub stored: Option<StoredChain>,
     pub role: Role,
     pub life: u32,
 }
@@ -82,6 +84,7 @@ impl World {
             log: Log::default(),
             promised: 0,
             mark: Lsn(0),
+            stored: None,
             role: Role::Idle,
             life: 0,
         };
@@ -175,6 +178,7 @@ impl World {
         let durable = state.log.durable;
         state.log.blocks.truncate(durable);
         state.role = Role::Idle;
+        state.stored = None;
         state.life += 1;
         self.saw("crash");
     }

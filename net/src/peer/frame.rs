@@ -34,11 +34,13 @@ pub enum PeerKind {
     Confirm = 110,
     /// It does.
     Confirmed = 111,
+    /// What the leader knows to be stored of its chain.
+    Chain = 112,
 }
 
 impl PeerKind {
     /// Every kind, in the order of the numbers.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -50,6 +52,7 @@ impl PeerKind {
         Self::Resign,
         Self::Confirm,
         Self::Confirmed,
+        Self::Chain,
     ];
 
     /// The wire's number.
@@ -261,7 +264,7 @@ mod tests {
         for (number, kind) in (101..).zip(PeerKind::ALL) {
             assert_eq!((kind.code(), PeerKind::from_code(number)), (number, Some(kind)));
         }
-        for wrong in [0, 1, 11, 100, 112] {
+        for wrong in [0, 1, 11, 100, 113] {
             assert_eq!(PeerKind::from_code(wrong), None);
         }
     }

@@ -34,7 +34,7 @@ pub use frame::{
 pub use fuzz::fuzz_peer;
 pub use heartbeat::{PeerHeartbeat, PeerHeartbeatAcked, PeerResign};
 pub use hello::{PeerHello, PeerWelcome, Purpose};
-pub use progress::{PeerAcked, PeerCommit, PeerConfirm, PeerConfirmed};
+pub use progress::{PeerAcked, PeerChain, PeerCommit, PeerConfirm, PeerConfirmed};
 pub use reader::{PeerReader, decode_peer};
 pub use refused::{PeerReason, PeerRefused};
 
@@ -69,6 +69,8 @@ pub enum PeerMessage<'a> {
     Confirm(PeerConfirm),
     /// It does.
     Confirmed(PeerConfirmed),
+    /// What the leader knows to be stored of its chain.
+    Chain(PeerChain),
 }
 
 impl PeerMessage<'_> {
@@ -87,6 +89,7 @@ impl PeerMessage<'_> {
             Self::Resign(_) => PeerKind::Resign,
             Self::Confirm(_) => PeerKind::Confirm,
             Self::Confirmed(_) => PeerKind::Confirmed,
+            Self::Chain(_) => PeerKind::Chain,
         }
     }
 
@@ -105,6 +108,7 @@ impl PeerMessage<'_> {
             Self::Resign(message) => message.epoch,
             Self::Confirm(message) => message.epoch,
             Self::Confirmed(message) => message.epoch,
+            Self::Chain(message) => message.0.epoch,
         }
     }
 
@@ -122,6 +126,7 @@ impl PeerMessage<'_> {
             Self::Resign(message) => message.encode(out),
             Self::Confirm(message) => message.encode(out),
             Self::Confirmed(message) => message.encode(out),
+            Self::Chain(message) => message.encode(out),
         }
     }
 }
@@ -142,6 +147,7 @@ fn decode_message<'a>(frame: &PeerFrame<'a>) -> Result<PeerMessage<'a>, PeerErro
         PeerKind::Resign => PeerResign::decode(epoch, body).map(PeerMessage::Resign),
         PeerKind::Confirm => PeerConfirm::decode(epoch, body).map(PeerMessage::Confirm),
         PeerKind::Confirmed => PeerConfirmed::decode(epoch, body).map(PeerMessage::Confirmed),
+        PeerKind::Chain => PeerChain::decode(epoch, body).map(PeerMessage::Chain),
     };
     message.map_err(|error| PeerError::Body { kind, error })
 }

@@ -2,6 +2,9 @@
 
 use duolog_engine::bytes::{Cursor, TooShort};
 use duolog_engine::ids::{LeaseEpoch, Lsn};
+use duolog_engine::replica::BlockEnd;
+use duolog_engine::replica::chain::Seq;
+use duolog_engine::replica::promotion::StoredChain;
 
 use super::frame::{PeerKind, encode};
 use crate::wire::BodyError;
@@ -10,6 +13,7 @@ use crate::wire::body::{ends, short};
 const COMMIT: &str = "commit mark";
 const ACKED: &str = "ack";
 const CONFIRM: &str = "confirmation";
+const CHAIN: &str = "state of the chain";
 
 /// Leader to follower: everything up to here is committed. Blocks carry it too; this is for the
 /// moment when no further block is there.
@@ -48,6 +52,35 @@ pub struct PeerConfirmed {
     pub epoch: LeaseEpoch,
     /// The question. Those before are answered with it.
     pub number: u64,
+}
+
+/// Leader to follower: what is stored of this reign's chain, so that whoever leads next need not
+/// read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerChain(pub StoredChain);
+
+impl PeerChain {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let StoredChain { epoch, next, end } = self.0;
+        encode(out, PeerKind::Chain, epoch, |out| {
+            out.extend_from_slice(&next.0.to_le_bytes());
+            out.extend_from_slice(&end.lsn.0.to_le_bytes());
+            out.extend_from_slice(&end.hash);
+        });
+    }
+
+    pub(super) fn decode(epoch: LeaseEpoch, body: &[u8]) -> Result<Self, BodyError> {
+        let mut cursor = Cursor::new(body);
+        let mut read = || -> Result<_, TooShort> {
+            let next = Seq(cursor.u32()?);
+            let end = BlockEnd { lsn: Lsn(cursor.u64()?), hash: cursor.hash()? };
+            Ok(Self(StoredChain { epoch, next, end }))
+        };
+        let chain = read().map_err(short(CHAIN))?;
+        ends(CHAIN, cursor.rest())?;
+        Ok(chain)
+    }
 }
 
 fn decode_number(body: &[u8]) -> Result<u64, BodyError> {

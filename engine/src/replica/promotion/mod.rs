@@ -22,6 +22,18 @@ use super::pause::Pause;
 use crate::ids::{ClusterId, LeaseEpoch, Lsn, MonoMs, NodeId, ShardId};
 use crate::segment::LogEnd;
 
+/// What a leader has told its follower of its chain. All of it is for ever: the objects below
+/// `next` were created by that leader, so none of them can be a Seal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredChain {
+    /// The leader's reign.
+    pub epoch: LeaseEpoch,
+    /// All lower numbers of its chain are known to be stored.
+    pub next: Seq,
+    /// Where the last of those objects ends.
+    pub end: BlockEnd,
+}
+
 /// Who promotes what.
 #[derive(Clone, Copy, Debug)]
 pub struct PromotionStart {
@@ -38,6 +50,8 @@ pub struct PromotionStart {
     /// Everything up to here is committed for certain (the commit mark): nothing of it is ever
     /// cut (R4).
     pub committed: Lsn,
+    /// What is known of a chain without reading it, if anything.
+    pub stored: Option<StoredChain>,
 }
 
 /// What the machine is told. Objects are named by epoch and seq; the shard is always the own.
@@ -299,6 +313,8 @@ enum Step {
     Searching(LeaseEpoch),
     /// P2: whether the base of this epoch's Open is in the own log.
     Connecting(LeaseEpoch, Probe),
+    /// P2: whether the own log contains what is known to be stored of this epoch's chain.
+    Recalling(StoredChain, Probe),
     /// P2: the list of epochs.
     Listing,
     /// P3: the object.

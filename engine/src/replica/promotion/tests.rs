@@ -60,8 +60,16 @@ impl Case {
             epoch: LeaseEpoch(epoch),
             end: log_end(end, epoch - 1),
             committed: Lsn(committed),
+            stored: None,
         });
         Self { machine, out: Vec::new() }
+    }
+
+    /// The same with what the last leader has told of its chain.
+    fn told(mut self, epoch: u64, next: u32, end: BlockEnd) -> Self {
+        let stored = StoredChain { epoch: LeaseEpoch(epoch), next: Seq(next), end };
+        self.machine.start.stored = Some(stored);
+        self
     }
 
     fn tell(&mut self, event: Event) -> Vec<Action> {
@@ -134,6 +142,46 @@ fn a_follower_with_everything_opens_after_four_calls_to_the_store() {
     assert_eq!(case.put((5, 0), PutOutcome::Stored), [opened(20, 30, 4)]);
     assert_eq!(case.nothing((4, 2)), [release(4, 2)], "an answer that came late");
     assert_eq!(case.put((5, 0), PutOutcome::Exists), [], "nothing comes after the end");
+}
+
+/// The leader had told of its chain: nothing of it is read.
+#[test]
+fn a_follower_that_was_told_of_the_chain_opens_after_two_calls_to_the_store() {
+    let mut case = Case::new(5, at(30), 20).told(4, 131, at(18));
+    assert_eq!(case.tell(Event::Begin), [Action::FindEnd { ask: 1, lsn: Lsn(18) }]);
+    assert_eq!(case.found(Some(at(18))), [put_seal(4, 131)]);
+    let base = case.put((4, 131), PutOutcome::Stored);
+    assert_eq!(base, [Action::FindEnd { ask: 2, lsn: Lsn(20) }]);
+    assert_eq!(case.found(Some(at(20))), [put_open(20, 30)]);
+}
+
+/// The leader went on alone: what it stored meanwhile is read, and nothing before.
+#[test]
+fn objects_behind_those_told_of_are_read() {
+    let mut case = Case::new(5, at(30), 20).told(4, 9, at(30));
+    assert_eq!(case.tell(Event::Begin), [put_seal(4, 9)], "the end of the own log is known");
+    assert_eq!(case.put((4, 9), PutOutcome::Exists), [get(4, 9)]);
+    let apply = Action::Apply { epoch: LeaseEpoch(4), seq: Seq(9), after: Lsn(30) };
+    assert_eq!(case.batch((4, 9), &[at(30), at(33)]), [apply]);
+    let end = log_end(at(33), 4);
+    let next = case.tell(Event::Applied { end });
+    assert_eq!(next, [release(4, 9), get(4, 10), get(4, 11)]);
+    assert_eq!(case.seal((4, 10)), [release(4, 10), release(4, 11), put_open(33, 33)]);
+}
+
+/// What was told helps nobody whose log does not have it: a cut, or another log.
+#[test]
+fn a_chain_that_the_own_log_does_not_contain_is_read_from_its_open() {
+    let mut case = Case::new(5, at(30), 20).told(4, 9, strange(25, 9));
+    assert_eq!(case.tell(Event::Begin), [Action::FindEnd { ask: 1, lsn: Lsn(25) }]);
+    assert_eq!(case.found(Some(at(25))), [get(4, 0)]);
+    let mut case = Case::new(5, at(30), 20).told(4, 9, at(31));
+    assert_eq!(case.tell(Event::Begin), [get(4, 0)]);
+    let mut case = Case::new(5, at(30), 20).told(3, 9, at(18));
+    assert_eq!(case.tell(Event::Begin), [get(4, 0)], "a newer reign comes first");
+    assert_eq!(case.nothing((4, 0)), [Action::FindEnd { ask: 1, lsn: Lsn(18) }]);
+    assert_eq!(case.found(Some(at(18))), [put_seal(3, 9)]);
+    assert_eq!(case.put((3, 9), PutOutcome::Stored), [get(4, 0)], "P3: up to e in order");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::probe::{Probe, Verdict};
 use super::{
     Action, BlockEnd, Ended, Failure, GetAnswer, ObjectFacts, Promotion, PutOutcome, Step,
+    StoredChain,
 };
 use crate::ids::{LeaseEpoch, MonoMs};
 use crate::replica::chain::Seq;
@@ -38,6 +39,10 @@ impl Promotion {
             self.step = Step::Listing;
             out.push(Action::ListEpochs);
             return;
+        }
+        if let Some(stored) = self.start.stored.take_if(|stored| stored.epoch.0 == below) {
+            let probe = self.probe(vec![stored.end]);
+            return self.recall(stored, probe, out);
         }
         self.epochs_looked_at += 1;
         self.step = Step::Searching(LeaseEpoch(below));
@@ -177,6 +182,29 @@ impl Promotion {
         }
     }
 
+    /// P2: a chain whose stored part the own log contains is read from behind that part. None of
+    /// the objects before can be a Seal, and none of their blocks is missing here.
+    fn recall(&mut self, stored: StoredChain, probe: Probe, out: &mut Vec<Action>) {
+        let StoredChain { epoch, next, end } = stored;
+        match probe.verdict() {
+            Verdict::Ask(lsn) => {
+                self.find_end(lsn, out);
+                self.step = Step::Recalling(stored, probe);
+            }
+            Verdict::Fork(_) => {
+                self.chain_end = end;
+                // Most often nothing is there: a refused Seal tells as much as a GET.
+                self.seal(epoch, next, out);
+            }
+            Verdict::Disjoint => self.search_below(epoch.next(), out),
+        }
+    }
+
+    fn seal(&mut self, epoch: LeaseEpoch, seq: Seq, out: &mut Vec<Action>) {
+        self.step = Step::Sealing(epoch, seq);
+        out.push(Action::PutSeal { epoch, seq });
+    }
+
     /// P3: reads the chain of `epoch` from its Open on. The Open may be at hand already.
     fn read_epoch(&mut self, epoch: LeaseEpoch, out: &mut Vec<Action>) {
         self.read_ahead = 1;
@@ -215,10 +243,7 @@ impl Promotion {
                 self.compare(epoch, seq, probe, out);
             }
             // P3: the end is fixed by the Seal, not by what was not found.
-            _ => {
-                self.step = Step::Sealing(epoch, seq);
-                out.push(Action::PutSeal { epoch, seq });
-            }
+            _ => self.seal(epoch, seq, out),
         }
     }
 
@@ -317,6 +342,12 @@ impl Promotion {
                     probe.learn(lsn, end);
                 }
                 self.connect(epoch, probe, out);
+            }
+            Step::Recalling(stored, mut probe) => {
+                if let Verdict::Ask(lsn) = probe.verdict() {
+                    probe.learn(lsn, end);
+                }
+                self.recall(stored, probe, out);
             }
             Step::Comparing(epoch, seq, mut probe) => {
                 if let Verdict::Ask(lsn) = probe.verdict() {

@@ -213,6 +213,13 @@ impl Uploader {
         (self.stored_objects, self.stored_bytes)
     }
 
+    /// The chain as far as it is known to be stored: all objects with lower numbers are, and the
+    /// last of them ends at the LSN.
+    #[must_use]
+    pub fn stored_chain(&self) -> (Seq, Lsn) {
+        (self.slots.front().map_or(self.next_seq, |slot| slot.seq), self.stored_end)
+    }
+
     /// Takes in an event and appends what is to be done to `out`: at most a handful of actions per
     /// object under way.
     pub fn step(&mut self, now: MonoMs, event: Event, out: &mut Vec<Action>) {

@@ -9,8 +9,8 @@ use duolog_engine::replica::hello::{Fork, HelloLog, fork};
 use duolog_engine::shard::{Event, Role};
 use duolog_lease::event::{Hello, Refusal};
 use duolog_net::peer::{
-    PeerAcked, PeerConfirmed, PeerHello, PeerMessage, PeerReader, PeerReason, PeerRefused,
-    PeerWelcome, Purpose,
+    PeerAcked, PeerChain, PeerConfirmed, PeerHello, PeerMessage, PeerReader, PeerReason,
+    PeerRefused, PeerWelcome, Purpose,
 };
 
 use super::rebuild;
@@ -167,6 +167,7 @@ async fn fit(shard: &Rc<ShardLoop>, link: &Rc<InLink>) -> Result<(), PeerRefused
 async fn take_blocks(shard: &Rc<ShardLoop>, link: &Rc<InLink>) {
     let Some(mut reader) = link.reader.take() else { return };
     let epoch = link.hello.epoch;
+    let stored_chain = &shard.member().stored_chain;
     loop {
         let mut healthy = true;
         shard.step_many(|shard, actions| {
@@ -181,6 +182,9 @@ async fn take_blocks(shard: &Rc<ShardLoop>, link: &Rc<InLink>) {
                         let lsn = commit.lsn;
                         link.told_committed.set(Some(lsn));
                         shard.step_into(Event::CommitMark { epoch, lsn }, actions);
+                    }
+                    Ok(Some(PeerMessage::Chain(PeerChain(stored)))) if stored.epoch == epoch => {
+                        stored_chain.set(Some(stored));
                     }
                     // L3: not a moment longer than this node follows.
                     Ok(Some(PeerMessage::Confirm(asked)))

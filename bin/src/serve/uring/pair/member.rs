@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use duolog_engine::ids::{LeaseEpoch, Lsn, NodeId, ShardId};
 use duolog_engine::replica::garbage;
+use duolog_engine::replica::promotion::StoredChain;
 use duolog_engine::shard::{Actions, BlockRefused, Event, Role, Shard};
 use duolog_lease::event::Refusal;
 use duolog_lease::grant::{Admission, Grant};
@@ -38,6 +39,8 @@ pub(in crate::serve) struct Member {
     pub follow: Cell<Option<(NodeId, LeaseEpoch)>>,
     /// The connection of a leader, from its hello on.
     pub inbound: RefCell<Option<Rc<InLink>>>,
+    /// What the last leader that was followed has said of its chain.
+    pub stored_chain: Cell<Option<StoredChain>>,
     /// The connection to the follower.
     pub outbound: RefCell<Option<Rc<OutLink>>>,
     /// Whom to connect to while this node leads.
@@ -80,6 +83,7 @@ impl Member {
             calls,
             follow: Cell::new(None),
             inbound: RefCell::default(),
+            stored_chain: Cell::new(None),
             outbound: RefCell::default(),
             target: RefCell::default(),
             target_changed: Notify::default(),

@@ -8,14 +8,17 @@ use std::time::Duration;
 use duolog_engine::block::BlockHeader;
 use duolog_engine::ids::{LeaseEpoch, Lsn, MonoMs, NodeId};
 use duolog_engine::replica::EpochEnd;
+use duolog_engine::replica::chain::Seq;
 use duolog_engine::replica::link::Link;
+use duolog_engine::replica::promotion::StoredChain;
 use duolog_engine::segment::LogEnd;
 use duolog_net::peer::{
-    PeerCommit, PeerConfirm, PeerMessage, PeerReader, PeerWelcome, Purpose, block_frame_header,
+    PeerChain, PeerCommit, PeerConfirm, PeerMessage, PeerReader, PeerWelcome, Purpose,
+    block_frame_header,
 };
 
 use super::bell::Bell;
-use super::blocks::BlockWalk;
+use super::blocks::{self, BlockWalk};
 use super::wire::{UNSENT_PAUSE_BYTES, Wire, within};
 use crate::serve::cluster::message::{Target, ToControl};
 use crate::serve::uring::notify::Notify;
@@ -52,6 +55,8 @@ pub(in crate::serve) struct OutLink {
     /// The sending task is at the end of the log: new blocks go out at once.
     live: Cell<bool>,
     told_caught_up: Cell<bool>,
+    /// Behind the objects of the chain that it was told of; at first of none.
+    told_chain: Cell<Seq>,
     /// Questions whether the follower still follows: asked, and answered.
     questions: Cell<u64>,
     answers: Cell<u64>,
@@ -115,6 +120,7 @@ async fn connect(
         more: Notify::default(),
         live: Cell::new(false),
         told_caught_up: Cell::new(false),
+        told_chain: Cell::new(Seq::OPEN),
         questions: Cell::new(0),
         answers: Cell::new(0),
         answered: Bell::default(),
@@ -343,6 +349,25 @@ impl OutLink {
         if let Some(lsn) = self.link.borrow_mut().mark_to_tell(committed, end) {
             self.wire.say(|frame| PeerCommit { epoch: self.epoch, lsn }.encode(frame));
         }
+    }
+
+    /// Tells the follower, once for each `next`, that all objects of this reign's chain below
+    /// `next` are stored, the last of which ends at `end`.
+    pub fn tell_chain(self: &Rc<Self>, shard: &Rc<ShardLoop>, next: Seq, end: Lsn) {
+        if self.told_chain.replace(next) == next {
+            return;
+        }
+        let (link, shard) = (Rc::clone(self), Rc::clone(shard));
+        glommio::spawn_local(async move {
+            // The spawner may have borrowed what this task touches.
+            futures_lite::future::yield_now().await;
+            // Whoever is not told reads the chain.
+            if let Ok(Some(end)) = blocks::end_at(&shard, end).await {
+                let stored = StoredChain { epoch: link.epoch, next, end };
+                link.wire.say(|frame| PeerChain(stored).encode(frame));
+            }
+        })
+        .detach();
     }
 
     /// While the follower copies: says how far it is, now and then.

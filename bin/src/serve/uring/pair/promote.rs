@@ -78,6 +78,7 @@ async fn run(driver: &Rc<Driver>) -> Option<Ended> {
             epoch: driver.epoch,
             end: machine.durable(),
             committed: machine.committed().lsn,
+            stored: shard.member().stored_chain.get(),
         }
     };
     let mut machine = Promotion::new(start);

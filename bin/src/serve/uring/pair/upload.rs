@@ -165,6 +165,7 @@ impl Uploads {
         for action in actions {
             self.perform(shard, epoch, action);
         }
+        self.tell_follower(shard);
         if let Some(at) = deadline
             && self.timer_at.get().is_none_or(|set| at < set)
         {
@@ -180,6 +181,18 @@ impl Uploads {
                 uploads.step(&shard, Event::Tick);
             })
             .detach();
+        }
+    }
+
+    /// A follower that covers learns what is stored of the chain, so that it need not read it when
+    /// it has to lead.
+    fn tell_follower(&self, shard: &Rc<ShardLoop>) {
+        let chain = self.chain.borrow();
+        let Some(chain) = chain.as_ref().filter(|chain| chain.wire == Wire::Covers) else { return };
+        let (epoch, (next, end)) = (chain.log.epoch, chain.machine.stored_chain());
+        let link = shard.member().outbound.borrow().clone();
+        if let Some(link) = link.filter(|link| link.epoch() == epoch) {
+            link.tell_chain(shard, next, end);
         }
     }
 
