@@ -3,3 +3,4 @@
 pub mod pair;
 pub mod process;
 pub mod sim;
+pub mod simulator;

@@ -12,9 +12,11 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use duolog_engine::ids::{Generation, Place};
-use duolog_engine::recovery::LogSource;
-use duolog_engine::shard::Layout;
+use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use duolog_engine::ids::{Generation, Lsn, Place};
+use duolog_engine::recovery::{LogIdentity, LogSource, empty_log};
+use duolog_engine::segment::{LogEnd, SEGMENT_HEADER_BYTES, SegmentHeader};
+use duolog_engine::shard::{Boundary, Layout};
 
 use super::chance::Chance;
 
@@ -215,6 +217,53 @@ impl SimDisk {
     pub fn set_aside_beyond(&mut self, newest: Generation) {
         let beyond = self.files.split_off(&newest.next());
         self.spares.extend(beyond);
+    }
+
+    /// The block that ends exactly at `lsn`, and the place behind it. Walks one segment; blocks
+    /// lie at multiples of `align`.
+    #[must_use]
+    pub fn end_at(&self, identity: LogIdentity, align: usize, lsn: Lsn) -> Option<Boundary> {
+        if lsn == Lsn(0) {
+            let behind = Place { generation: Generation(1), offset: 0 };
+            return Some(Boundary { end: empty_log(identity), behind });
+        }
+        let headers = self.files.iter().rev().filter_map(|(generation, file)| {
+            let header = SegmentHeader::decode(&file.visible[..SEGMENT_HEADER_BYTES]).ok()?;
+            (header.generation == *generation).then_some((*generation, file, header.base))
+        });
+        let (generation, file, mut end) = { headers }.find(|(.., base)| base.lsn < lsn)?;
+        let mut offset = align;
+        while end.lsn < lsn {
+            let bytes = file.visible.get(offset..).filter(|b| b.len() >= BLOCK_HEADER_BYTES)?;
+            let header = BlockHeader::decode(&bytes[..BLOCK_HEADER_BYTES]).ok()?;
+            if header.previous_hash != end.hash || header.first_lsn != end.lsn.next() {
+                return None;
+            }
+            let body = bytes.get(BLOCK_HEADER_BYTES..header.length())?;
+            if crc32c::crc32c(body) != header.body_checksum {
+                return None;
+            }
+            let (lsn, hash) = (header.last_lsn(), header.hash);
+            end = LogEnd { lsn, hash, hlc: header.hlc, epoch: header.epoch };
+            offset = (offset + header.length()).next_multiple_of(align);
+        }
+        let behind = Place { generation, offset: u32::try_from(offset).ok()? };
+        (end.lsn == lsn).then_some(Boundary { end, behind })
+    }
+
+    /// Cuts everything behind `place`, durably, as the real cut does.
+    pub fn cut_behind(&mut self, place: Place, align: usize) {
+        self.set_aside_beyond(place.generation);
+        self.blank_behind(place, align);
+    }
+
+    /// Blanks what a crash has left behind the log's end, durably, as a start does.
+    pub fn blank_behind(&mut self, place: Place, align: usize) {
+        if let Some(file) = self.files.get_mut(&place.generation) {
+            let from = (place.offset as usize).max(align);
+            file.visible[from..].fill(0);
+            file.durable[from..].fill(0);
+        }
     }
 
     /// What a read of `length` bytes at `place` returns; fewer at the end of the file.

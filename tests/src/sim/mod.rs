@@ -3,7 +3,7 @@
 
 mod answers;
 pub mod chance;
-mod digest;
+pub mod digest;
 pub mod disk;
 pub mod index;
 pub mod ledger;

@@ -166,6 +166,9 @@ impl Control {
         match reason {
             FenceReason::Deposed(_) => {
                 self.set_target(None);
+                // The next reign may begin before anybody looks for the other node again: with a
+                // connection left over, nobody would, and the shards would have no target.
+                self.outbound.close();
                 self.tell(|| ToShard::Demote);
             }
             FenceReason::ClockDrift { .. } => self.tell(|| ToShard::Suspend),

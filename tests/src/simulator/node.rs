@@ -1,0 +1,319 @@
+//! A node: what stays when its process ends, and the process.
+
+use std::collections::BTreeMap;
+
+use duolog_engine::append::AppendView;
+use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
+use duolog_engine::ids::{
+    ClusterId, Generation, LeaseEpoch, Lsn, NodeId, Now, Place, ShardId, StreamId,
+};
+use duolog_engine::index::keys::KeyWindow;
+use duolog_engine::recovery::{
+    Checkpoint, Ending, IndexStore, LogIdentity, LogSource, empty_log, recover,
+};
+use duolog_engine::replica::BlockEnd;
+use duolog_engine::replica::promotion::StoredChain;
+use duolog_engine::segment::LogEnd;
+use duolog_engine::shard::{Layout, Sealed, Shard, ShardConfig, StoredHead};
+use duolog_lease::event::{Event as LeaseEvent, Refusal};
+use duolog_lease::grant::Grant;
+use duolog_lease::ids::RunId;
+use duolog_lease::in_sync::InSync;
+use duolog_lease::machine::{Identity, Machine};
+use duolog_lease::timings::Timings;
+use duolog_net::peer::PeerReader;
+
+use super::clock::Clock;
+use super::collecting::Collecting;
+use super::following::InLink;
+use super::leading::{OutLink, Uploading};
+use super::network::ConnId;
+use super::plan::Plan;
+use super::promoting::Promoting;
+use super::store::{Asker, Told};
+use crate::sim::chance::Chance;
+use crate::sim::disk::{SimDisk, WriteId};
+
+pub const CLUSTER: ClusterId = ClusterId(7);
+pub const SHARD: ShardId = ShardId(0);
+pub const LAYOUT: Layout = Layout { segment_size_bytes: 64 << 10, align_bytes: 4096 };
+pub const IDENTITY: LogIdentity = LogIdentity { cluster: CLUSTER, shard: SHARD };
+/// Appends that a shard may have in flight.
+pub const IN_FLIGHT_MAX: usize = 100;
+
+/// What a shard is told by the control, in order.
+#[derive(Clone, Debug)]
+pub enum ToShard {
+    Grant(Option<Grant>),
+    Members(InSync, Option<InSync>),
+    Follow(NodeId, LeaseEpoch),
+    StopFollowing,
+    Suspend,
+    Promote(LeaseEpoch),
+    Demote,
+    Drain(LeaseEpoch),
+    Refuse(NodeId, LeaseEpoch, Refusal),
+    Reachable(bool),
+    Committed(LeaseEpoch, Lsn),
+}
+
+/// Something that happens to a process after a while.
+#[derive(Clone, Debug)]
+pub enum ToNode {
+    Lease(LeaseEvent),
+    LeaseTimer,
+    Shard(ToShard),
+    Flush,
+    Written(WriteId, Lsn),
+    Prepared(Generation),
+    /// An index is saved, for the machine that was made by this cut.
+    IndexSaved(Generation, u32),
+    Marked(LogEnd),
+    Promised(LeaseEpoch),
+    /// Every 100 ms.
+    Tick,
+    /// Every 200 ms: as leader, look for the other node.
+    Seek,
+    /// The shard's connection to the follower is dialled.
+    DialShard,
+    /// A connection was not made.
+    NotConnected {
+        heartbeat: bool,
+    },
+    Told(Asker, Told),
+    UploadTick,
+    PromotionTick,
+    /// A request of a client.
+    Request {
+        request: u64,
+        bytes: Vec<u8>,
+    },
+    /// A client asks for the end of a stream.
+    Read {
+        client: usize,
+        stream: usize,
+    },
+    /// The end was asked for with a signal.
+    Resign,
+}
+
+/// What a connection is to its process.
+#[derive(Debug)]
+pub enum Use {
+    /// Accepted, before its hello.
+    Greeting,
+    BeatOut,
+    BeatIn(NodeId),
+    BlocksOut,
+    BlocksIn,
+}
+
+#[derive(Debug)]
+pub struct Peer {
+    pub side: usize,
+    pub reader: PeerReader,
+    pub used: Use,
+}
+
+/// What ends with the process.
+pub struct Process {
+    pub lease: Machine,
+    pub shard: Shard,
+    pub flush_due: bool,
+    pub peers: BTreeMap<ConnId, Peer>,
+    pub beat_out: Option<ConnId>,
+    pub beat_in: Option<ConnId>,
+    pub last_beat: duolog_lease::ids::MonoMs,
+    pub seeking: bool,
+    pub follow: Option<(NodeId, LeaseEpoch)>,
+    pub reign: Option<LeaseEpoch>,
+    pub grant: Option<Grant>,
+    pub members: Option<(InSync, Option<InSync>)>,
+    pub reachable: bool,
+    pub target: bool,
+    pub dialling: bool,
+    pub inbound: Option<InLink>,
+    pub outbound: Option<OutLink>,
+    pub uploading: Option<Uploading>,
+    pub collecting: Option<Collecting>,
+    pub promoting: Option<Promoting>,
+    pub stored_chain: Option<StoredChain>,
+    pub draining: Option<LeaseEpoch>,
+    pub told_caught_up: Option<LeaseEpoch>,
+    pub told_covered: Option<InSync>,
+    pub preparing: usize,
+    /// How often the log was cut, and its machine made anew, in this life.
+    pub cuts: u32,
+}
+
+/// See the module.
+pub struct Node {
+    pub id: NodeId,
+    pub config: ShardConfig,
+    pub clock: Clock,
+    pub disk: SimDisk,
+    pub promised: LeaseEpoch,
+    pub mark: Option<LogEnd>,
+    pub life: u32,
+    /// Until then the process does not run.
+    pub frozen: Option<u64>,
+    pub process: Option<Box<Process>>,
+    /// The highest end that it has acknowledged to a leader, or committed (R4).
+    pub committed: Lsn,
+}
+
+struct NoIndex;
+
+impl IndexStore for NoIndex {
+    fn save(&mut self, _: &Sealed) -> std::io::Result<()> {
+        Err(std::io::Error::other("never"))
+    }
+
+    fn head(&mut self, _: StreamId) -> std::io::Result<Option<StoredHead>> {
+        Ok(None)
+    }
+}
+
+impl Node {
+    pub fn new(plan: &Plan, index: usize) -> Self {
+        let id = NodeId(index as u128 + 1);
+        let config = ShardConfig {
+            cluster: CLUSTER,
+            shard: SHARD,
+            shard_count: 1,
+            pair: Some(id),
+            layout: LAYOUT,
+            blocks_in_flight_max: plan.blocks_in_flight,
+            block_target_bytes: 8 << 10,
+            idempotency_window: 10_000,
+            hot_streams_max: 1000,
+            recent_max_bytes: 32 << 10,
+            in_flight_max: IN_FLIGHT_MAX,
+            in_flight_max_bytes: 1 << 20,
+        };
+        let mut chance = Chance::new(plan.seed, ["disk 1", "disk 2"][index]);
+        Self {
+            id,
+            config,
+            clock: Clock::new(chance.between(1_000_000, 9_000_000_000)),
+            disk: SimDisk::new(chance, 512),
+            promised: LeaseEpoch(0),
+            mark: None,
+            life: 0,
+            frozen: None,
+            process: None,
+            committed: Lsn(0),
+        }
+    }
+
+    pub fn now(&self, at_us: u64) -> Now {
+        self.clock.read(at_us)
+    }
+
+    pub fn frozen_until(&self, now_us: u64) -> Option<u64> {
+        self.frozen.filter(|until| *until > now_us)
+    }
+
+    /// A mark is durable.
+    pub fn keep_mark(&mut self, end: LogEnd) {
+        if self.mark.is_none_or(|known| known.lsn < end.lsn) {
+            self.mark = Some(end);
+        }
+    }
+
+    /// The log as the disk has it.
+    pub fn recovered(&mut self) -> Shard {
+        let keys = KeyWindow::new(self.config.idempotency_window, 0);
+        let end = empty_log(IDENTITY);
+        let checkpoint = Checkpoint { flushed: Generation(0), end, mark: self.mark, keys };
+        let recovered = recover(&self.config, &mut self.disk, checkpoint, &mut NoIndex);
+        let recovered = recovered.expect("D4: a crash leaves a log that can be read");
+        let damaged = matches!(recovered.scan.ending, Ending::Damaged(_));
+        assert!(!damaged, "D4: a crash is no damage: {:?}", recovered.scan);
+        self.disk.set_aside_beyond(recovered.start.newest);
+        self.disk.blank_behind(recovered.scan.place, LAYOUT.align_bytes as usize);
+        Shard::new(self.config, recovered.start)
+    }
+
+    /// A process begins with what the disk has.
+    pub fn boot(&mut self, chance: &mut Chance, timings: Timings) -> Process {
+        let shard = self.recovered();
+        let run = RunId::new(u128::from(chance.draw()) << 64 | u128::from(self.life) << 32);
+        let identity = Identity { node: self.id, cluster: CLUSTER, run };
+        Process {
+            lease: Machine::new(identity, timings),
+            shard,
+            flush_due: false,
+            peers: BTreeMap::new(),
+            beat_out: None,
+            beat_in: None,
+            last_beat: duolog_lease::ids::MonoMs(0),
+            seeking: false,
+            follow: None,
+            reign: None,
+            grant: None,
+            members: None,
+            reachable: false,
+            target: false,
+            dialling: false,
+            inbound: None,
+            outbound: None,
+            uploading: None,
+            collecting: None,
+            promoting: None,
+            stored_chain: None,
+            draining: None,
+            told_caught_up: None,
+            told_covered: None,
+            preparing: 0,
+            cuts: 0,
+        }
+    }
+
+    /// The block of the disk's log that ends exactly at `lsn`.
+    pub fn end_at(&mut self, lsn: Lsn) -> Option<LogEnd> {
+        self.disk.end_at(IDENTITY, LAYOUT.align_bytes as usize, lsn).map(|found| found.end)
+    }
+
+    pub fn has(&mut self, end: BlockEnd) -> bool {
+        end.lsn == Lsn(0) || self.end_at(end.lsn).is_some_and(|found| found.hash == end.hash)
+    }
+
+    /// The block behind the one that ends with `lsn`: from memory or from the disk.
+    pub fn block_behind(&mut self, lsn: Lsn) -> Vec<u8> {
+        let process = self.process.as_ref().expect("it runs");
+        if let Some(block) = process.shard.in_memory_block(lsn.next()) {
+            return block.to_vec();
+        }
+        let behind = self
+            .disk
+            .end_at(IDENTITY, LAYOUT.align_bytes as usize, lsn)
+            .expect("R1: a block ends there")
+            .behind;
+        let next = Place { generation: behind.generation.next(), offset: LAYOUT.align_bytes };
+        let here = Place { offset: behind.offset.max(LAYOUT.align_bytes), ..behind };
+        for at in [here, next] {
+            let mut head = [0; BLOCK_HEADER_BYTES];
+            let read = self.disk.read(at.generation, u64::from(at.offset), &mut head);
+            let read = read.expect("a simulated disk can be read");
+            let Ok(header) = BlockHeader::decode(&head[..read]) else { continue };
+            if header.first_lsn == lsn.next() {
+                return self.disk.visible(at, header.length()).to_vec();
+            }
+        }
+        panic!("D1: the block behind {lsn} is not on the disk")
+    }
+}
+
+impl Process {
+    /// Whether nothing is under way to the disk or to a client.
+    pub fn is_settled(&self) -> bool {
+        self.preparing == 0
+            && self.shard.durable() == self.shard.end()
+            && self.shard.in_flight() == 0
+    }
+
+    pub fn view(bytes: &[u8]) -> AppendView<'_> {
+        AppendView::parse(bytes, 1 << 20).expect("clients send requests in the right form")
+    }
+}
