@@ -91,7 +91,7 @@ impl World {
             self.ledger.acked = Some(end);
         }
         let flying = self.process(node).shard.in_flight();
-        assert!(flying <= IN_FLIGHT_MAX, "A5: {flying} requests are in flight");
+        assert!(flying <= IN_FLIGHT_MAX, "A8: {flying} requests are in flight");
     }
 
     /// The end of the block with this LSN, in the node's log.
@@ -120,11 +120,11 @@ impl World {
         }
     }
 
-    /// Q4: a linearizable read sees whatever was acknowledged before.
+    /// Q5: a linearizable read sees whatever was acknowledged before.
     pub fn check_read(&mut self, node: usize, stream: usize, end: u64) {
         let known = self.ledger.ends.get(&stream).copied().unwrap_or_default();
         let who = node + 1;
-        assert!(end >= known, "Q4: node {who} reads {end} of stream {stream}, {known} are acked");
+        assert!(end >= known, "Q5: node {who} reads {end} of stream {stream}, {known} are acked");
     }
 
     /// R2, R5: a leader decides what is committed; a follower shows nothing else.
@@ -240,7 +240,7 @@ impl World {
         if let Some(acked) = self.ledger.acked {
             for node in [0, 1] {
                 let who = node + 1;
-                assert!(self.nodes[node].has(acked), "A1: node {who} lacks LSN {}", acked.lsn);
+                assert!(self.nodes[node].has(acked), "A5: node {who} lacks LSN {}", acked.lsn);
             }
         }
         let mut next = [0; STREAMS];
@@ -253,14 +253,14 @@ impl World {
                 let (_, record) = record.expect("D1: records are whole");
                 let Record::Event(event) = record else { continue };
                 let stream = (0..STREAMS).find(|stream| stream_name(*stream) == event.stream);
-                let stream = stream.expect("A1: nobody invents a stream");
+                let stream = stream.expect("A5: nobody invents a stream");
                 assert_eq!(event.revision.0, next[stream], "A2: revisions have no gap");
                 next[stream] += 1;
                 let id = u64::from_le_bytes(event.data[..8].try_into().expect("eight bytes"));
                 let expected = self.clients.operations[&id].expected;
                 if let Some(expected) = expected.filter(|_| !found.contains_key(&id)) {
                     let got = event.revision.0;
-                    assert_eq!(got, expected, "A3: operation {id} expected another revision");
+                    assert_eq!(got, expected, "A5: operation {id} expected another revision");
                 }
                 let entry = found.entry(id).or_insert((event.lsn, 0));
                 assert_eq!(event.lsn.0, entry.0.0 + entry.1, "A6: operation {id} is there twice");
@@ -271,13 +271,13 @@ impl World {
         for (id, (first, events)) in &found {
             let operation = &self.clients.operations[id];
             let wanted: u64 = operation.parts.iter().map(|(_, events)| events).sum();
-            assert_eq!(*events, wanted, "A3: operation {id} is there in part");
+            assert_eq!(*events, wanted, "A5: operation {id} is there in part");
             if let Some(told) = self.ledger.receipts.get(id) {
-                assert_eq!(told, first, "A1: operation {id} is elsewhere");
+                assert_eq!(told, first, "A5: operation {id} is elsewhere");
             }
         }
         for id in self.ledger.receipts.keys() {
-            assert!(found.contains_key(id), "A1: operation {id} was acknowledged and is lost");
+            assert!(found.contains_key(id), "A5: operation {id} was acknowledged and is lost");
         }
         self.digest.add(&(end, next, found.len()));
         if self.ledger.receipts.len() > 20 {

@@ -197,7 +197,7 @@ impl World {
                 self.unknown(client);
                 pause = REFUSED_US;
             }
-            Outcome::Refused(other) => panic!("A1: nobody asked for {other:?}"),
+            Outcome::Refused(other) => panic!("A5: nobody asked for {other:?}"),
         }
         let us = 1 + self.chance.below(pause);
         self.after(us, Due::Client(client));

@@ -21,7 +21,8 @@ pub struct InLink {
     /// The log is fitted to the leader's.
     fitted: bool,
     told_committed: Option<Lsn>,
-    acked: Lsn,
+    /// Since the leader was welcomed.
+    acked: Option<Lsn>,
 }
 
 impl InLink {
@@ -44,7 +45,7 @@ impl World {
             engaged: false,
             fitted: false,
             told_committed: None,
-            acked: Lsn(0),
+            acked: None,
         };
         let process = self.process(node);
         let engaged = process.inbound.as_ref().filter(|known| known.engaged);
@@ -128,7 +129,7 @@ impl World {
         }
         let (end, committed) = (process.shard.durable(), process.shard.committed().lsn);
         let Some(link) = &mut process.inbound else { return };
-        link.acked = end.lsn;
+        link.acked = Some(end.lsn);
         let conn = link.conn;
         let (cluster, from, promised) = (CLUSTER, self.nodes[node].id, epoch);
         let welcome = PeerWelcome { epoch, cluster, from, promised, end, committed };
@@ -167,8 +168,8 @@ impl World {
         let process = self.process(node);
         let committed = process.shard.committed().lsn;
         let Some(link) = &mut process.inbound else { return };
-        if link.engaged && epoch == link.hello.epoch && durable > link.acked {
-            link.acked = durable;
+        if epoch == link.hello.epoch && link.acked.is_some_and(|told| durable > told) {
+            link.acked = Some(durable);
             let conn = link.conn;
             let acked = PeerAcked { epoch, durable, committed };
             self.say(node, conn, |frame| acked.encode(frame));

@@ -122,6 +122,10 @@ impl World {
         if let Some((in_sync, proposal)) = members {
             self.collect(node, garbage::Event::Members { in_sync, proposal });
         }
+        if self.makes(Mistake::GarbageUnconditional) {
+            let (peer, lsn) = (self.nodes[1 - node].id, Lsn(u64::MAX));
+            self.collect(node, garbage::Event::Acked { node: peer, epoch, lsn });
+        }
         self.dial_shard(node);
     }
 
@@ -374,8 +378,11 @@ impl World {
                 self.ask(node, Ask::Get(Key::Object(place)), back);
             }
             Action::Release { seq } => {
-                if let Some(uploading) = &mut self.process(node).uploading {
-                    uploading.kept.remove(&seq);
+                let Some(uploading) = &mut self.process(node).uploading else { return };
+                let kept = uploading.kept.remove(&seq);
+                if let Some((range, _)) = kept.filter(|_| self.makes(Mistake::HolesIgnored)) {
+                    let lsn = range.last;
+                    self.shard_step(node, ShardEvent::ChainStored { epoch, lsn });
                 }
             }
             Action::ChainStored { lsn } => {
@@ -467,15 +474,11 @@ impl World {
 
     /// A follower that covers learns what is stored of the chain (P2a).
     fn tell_chain(&mut self, node: usize) {
-        let early = self.makes(Mistake::ChainToldTooEarly);
         let process = self.process(node);
         let Some(uploading) = &process.uploading else { return };
-        let (mut next, mut lsn) = uploading.machine.stored_chain();
-        if early && let Some((seq, (range, _))) = uploading.kept.last_key_value() {
-            (next, lsn) = (seq.next(), range.last);
-        }
+        let (next, lsn) = uploading.machine.stored_chain();
         let epoch = uploading.log.epoch;
-        if uploading.wire != Wire::Covers && !early {
+        if uploading.wire != Wire::Covers {
             return;
         }
         let Some(outbound) = &mut process.outbound else { return };

@@ -28,7 +28,7 @@ use super::collecting::Collecting;
 use super::following::InLink;
 use super::leading::{OutLink, Uploading};
 use super::network::ConnId;
-use super::plan::Plan;
+use super::plan::{Plan, Planted};
 use super::promoting::Promoting;
 use super::store::{Asker, Told};
 use crate::sim::chance::Chance;
@@ -117,7 +117,7 @@ pub struct Peer {
 
 /// What ends with the process.
 pub struct Process {
-    pub lease: Machine,
+    pub lease: Machine<Planted>,
     pub shard: Shard,
     pub flush_due: bool,
     pub peers: BTreeMap<ConnId, Peer>,
@@ -236,12 +236,12 @@ impl Node {
     }
 
     /// A process begins with what the disk has.
-    pub fn boot(&mut self, chance: &mut Chance, timings: Timings) -> Process {
+    pub fn boot(&mut self, chance: &mut Chance, timings: Timings, rules: Planted) -> Process {
         let shard = self.recovered();
         let run = RunId::new(u128::from(chance.draw()) << 64 | u128::from(self.life) << 32);
         let identity = Identity { node: self.id, cluster: CLUSTER, run };
         Process {
-            lease: Machine::new(identity, timings),
+            lease: Machine::with_rules(identity, timings, rules),
             shard,
             flush_due: false,
             peers: BTreeMap::new(),

@@ -1,5 +1,6 @@
 //! What a seed decides before a run begins.
 
+use duolog_lease::rules::{Mistake as LeaseMistake, Rules};
 use duolog_lease::timings::{TimingValues, Timings};
 
 use crate::sim::chance::Chance;
@@ -40,15 +41,33 @@ pub enum Mistake {
     RunningChainDeleted,
     /// R5: the leader's end is told as its commit mark.
     ShowsUncommitted,
-    /// P2a: the follower is told of objects that are only under way.
-    ChainToldTooEarly,
-    /// R2: an object counts although a lower one is not stored.
+    /// C2: a refused object counts as stored.
     ConflictMeansStored,
+    /// R2: an object counts although a lower one is not stored.
+    HolesIgnored,
+    /// G2: older chains are deleted before the follower has the base.
+    GarbageUnconditional,
+    /// P2, P3: logs are compared by LSN, not by hash.
+    HashesNotCompared,
+    /// D4: the mark on disk names what is not committed.
+    MarkTooHigh,
+    /// A rule of the lease machine.
+    Lease(LeaseMistake),
+}
+
+/// The lease machine's rules, one of them broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Planted(pub Option<LeaseMistake>);
+
+impl Rules for Planted {
+    fn breaks(&self, mistake: LeaseMistake) -> bool {
+        self.0 == Some(mistake)
+    }
 }
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 26] = [
         Self::NoSeal,
         Self::OpenNotAwaited,
         Self::PromiseForgotten,
@@ -61,9 +80,30 @@ impl Mistake {
         Self::UnknownMeansStored,
         Self::RunningChainDeleted,
         Self::ShowsUncommitted,
-        Self::ChainToldTooEarly,
         Self::ConflictMeansStored,
+        Self::HolesIgnored,
+        Self::GarbageUnconditional,
+        Self::HashesNotCompared,
+        Self::MarkTooHigh,
+        Self::Lease(LeaseMistake::RestartKeepsEpoch),
+        Self::Lease(LeaseMistake::EpochNotRaised),
+        Self::Lease(LeaseMistake::StopForgotten),
+        Self::Lease(LeaseMistake::UnknownMeansWon),
+        Self::Lease(LeaseMistake::LeaseFromAnswer),
+        Self::Lease(LeaseMistake::S3ExpiryIgnored),
+        Self::Lease(LeaseMistake::ConflictIgnored),
+        Self::Lease(LeaseMistake::ProposalUncounted),
+        Self::Lease(LeaseMistake::PromiseUnchecked),
     ];
+
+    /// What it makes of the lease machine.
+    #[must_use]
+    pub const fn planted(mistake: Option<Self>) -> Planted {
+        match mistake {
+            Some(Self::Lease(mistake)) => Planted(Some(mistake)),
+            _ => Planted(None),
+        }
+    }
 }
 
 /// See the module.

@@ -57,7 +57,11 @@ impl World {
                     let us = self.chance.between(1, PREPARE_MAX_US);
                     self.soon(node, us, ToNode::Prepared(*generation));
                 }
-                Action::WriteMark { end } => self.soon(node, MARK_US, ToNode::Marked(*end)),
+                Action::WriteMark { end } => {
+                    let too_high = self.makes(Mistake::MarkTooHigh);
+                    let end = if too_high { self.process(node).shard.end() } else { *end };
+                    self.soon(node, MARK_US, ToNode::Marked(end));
+                }
                 Action::Committed { .. } => self.check_commit(node),
                 Action::Durable { epoch, lsn } => self.ack_leader(node, *epoch, *lsn),
                 Action::SaveIndex { generation } => {

@@ -155,7 +155,11 @@ impl World {
     pub fn start(&mut self, node: usize) {
         self.nodes[node].life += 1;
         self.nodes[node].frozen = None;
-        let process = self.nodes[node].boot(&mut self.chance, self.plan.timings);
+        let process = self.nodes[node].boot(
+            &mut self.chance,
+            self.plan.timings,
+            Mistake::planted(self.plan.mistake),
+        );
         self.nodes[node].process = Some(Box::new(process));
         let promised = self.nodes[node].promised;
         self.note(node, || format!("starts; it has promised epoch {}", promised.0));

@@ -166,8 +166,8 @@ impl Control {
         match reason {
             FenceReason::Deposed(_) => {
                 self.set_target(None);
-                // The next reign may begin before anybody looks for the other node again: with a
-                // connection left over, nobody would, and the shards would have no target.
+                // H1: the next reign may begin before anybody looks for the other node again. With
+                // a connection left over, nobody would, and the shards would have no target.
                 self.outbound.close();
                 self.tell(|| ToShard::Demote);
             }

@@ -28,7 +28,8 @@ pub(in crate::serve) struct InLink {
     engaged: Cell<bool>,
     /// What the leader has said is committed.
     told_committed: Cell<Option<Lsn>>,
-    acked: Cell<Lsn>,
+    /// What the leader was told is durable here, since it was welcomed: no ack comes before that.
+    acked: Cell<Option<Lsn>>,
 }
 
 /// A connection whose hello has been read comes to this shard.
@@ -43,7 +44,7 @@ pub(super) fn accept(shard: &Rc<ShardLoop>, socket: PeerSocket) {
         reader: RefCell::new(Some(reader)),
         engaged: Cell::new(false),
         told_committed: Cell::new(None),
-        acked: Cell::new(Lsn(0)),
+        acked: Cell::new(None),
     });
     let member = shard.member();
     let PeerHello { epoch, cluster, from, .. } = link.hello;
@@ -95,7 +96,7 @@ async fn serve(shard: &Rc<ShardLoop>, link: &Rc<InLink>) {
     let identity = shard.member().settings.identity;
     let (cluster, from, promised) = (identity.cluster, identity.node, epoch);
     let welcome = PeerWelcome { epoch, cluster, from, promised, end, committed };
-    link.acked.set(end.lsn);
+    link.acked.set(Some(end.lsn));
     tracing::info!(event = "follows", shard = shard.id().0, epoch = epoch.0, lsn = end.lsn.0);
     if link.wire.say(|frame| welcome.encode(frame)) {
         take_blocks(shard, link).await;
@@ -257,8 +258,9 @@ impl InLink {
 
     /// Everything up to `durable` is on this disk.
     pub fn ack(&self, epoch: LeaseEpoch, durable: Lsn, committed: Lsn) {
-        if self.engaged.get() && epoch == self.hello.epoch && durable > self.acked.get() {
-            self.acked.set(durable);
+        let told = self.acked.get();
+        if epoch == self.hello.epoch && told.is_some_and(|told| durable > told) {
+            self.acked.set(Some(durable));
             self.wire.say(|frame| PeerAcked { epoch, durable, committed }.encode(frame));
         }
     }
