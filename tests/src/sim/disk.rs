@@ -289,6 +289,25 @@ impl SimDisk {
     }
 }
 
+/// What a write puts on the disk: the segment's header if it has one to write, then the blocks,
+/// each padded with zeros to `align`.
+pub fn image<'a>(
+    header: Option<&SegmentHeader>,
+    blocks: impl IntoIterator<Item = &'a [u8]>,
+    align: usize,
+) -> Vec<u8> {
+    let mut image = Vec::new();
+    if let Some(header) = header {
+        image.resize(align, 0);
+        header.encode(&mut image);
+    }
+    for block in blocks {
+        image.extend_from_slice(block);
+        image.resize(image.len().next_multiple_of(align), 0);
+    }
+    image
+}
+
 fn kept(chance: &mut Chance, fate: Fate, index: usize, front: usize) -> bool {
     match fate {
         Fate::Lost => false,

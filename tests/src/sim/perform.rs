@@ -5,7 +5,7 @@ use duolog_engine::index::span::Direction;
 use duolog_engine::segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 use duolog_engine::shard::{Action, Actions, Event, LoadFailed, Outcome, RequestId};
 
-use super::disk::WriteId;
+use super::disk::{WriteId, image};
 use super::plan::Mistake;
 use super::world::{Due, World};
 
@@ -82,14 +82,10 @@ impl World {
             let before = self.ledger.end_of(self.ledger.blocks.len() - 1);
             assert_eq!(found.base, before, "D5: its header names the log's end before it");
         }
-        let mut image = Vec::new();
-        if let Some(header) = &header {
+        if header.is_some() {
             assert_eq!(place.offset as usize, align, "D5: a segment's first block lies behind it");
-            image.resize(align, 0);
-            header.encode(&mut image);
         }
-        image.extend_from_slice(&bytes);
-        image.resize(image.len().next_multiple_of(align), 0);
+        let mut image = image(header.as_ref(), [bytes.as_slice()], align);
         let mut offset = if header.is_some() { 0 } else { place.offset };
         if header.is_some() && self.plan.mistake == Mistake::ForgottenHeader {
             image.drain(..align);

@@ -193,15 +193,11 @@ impl World {
         }
     }
 
-    /// Whether one leads, the other follows, and both have everything.
-    pub fn is_well(&mut self) -> bool {
-        self.ailment().is_empty()
-    }
-
-    pub fn ailment(&mut self) -> String {
+    /// What lacks for one to lead, the other to follow, and both to have everything.
+    pub fn ailment(&mut self) -> Option<String> {
         for node in [0, 1] {
             if self.nodes[node].process.is_none() {
-                return format!("node {} does not run", node + 1);
+                return Some(format!("node {} does not run", node + 1));
             }
         }
         let now = [0, 1].map(|node: usize| self.nodes[node].now(self.now_us).mono.ms());
@@ -216,22 +212,22 @@ impl World {
                     duolog_lease::ids::Now { mono: now[node], wall: duolog_lease::ids::WallMs(0) };
                 (process.lease.status(lease_now), process.shard.role())
             });
-            return format!("nobody leads: {phases:?}");
+            return Some(format!("nobody leads: {phases:?}"));
         };
         let [own, other] = [leader, 1 - leader].map(|node| {
             let shard = &self.nodes[node].process.as_ref().expect("it runs").shard;
             (shard.end(), shard.committed(), shard.role())
         });
         if own.0 != other.0 || own.0 != own.1 || other.0 != other.1 {
-            return format!("node {} leads; {own:?} and {other:?}", leader + 1);
+            return Some(format!("node {} leads; {own:?} and {other:?}", leader + 1));
         }
         let Some(members) = self.nodes[leader].process.as_ref().expect("it runs").members else {
-            return "no members".to_owned();
+            return Some("no members".to_owned());
         };
         if members.1.is_some() || members.0.other(self.nodes[leader].id).is_none() {
-            return format!("the members are {members:?}");
+            return Some(format!("the members are {members:?}"));
         }
-        String::new()
+        None
     }
 
     /// Everything in the end, from the leader's disk.

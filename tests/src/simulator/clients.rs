@@ -31,8 +31,6 @@ pub struct Operation {
     pub parts: Vec<(usize, u64)>,
     pub expected: Option<u64>,
     pub bytes: Vec<u8>,
-    /// How often it was sent.
-    pub attempts: u32,
 }
 
 #[derive(Debug, Default)]
@@ -130,13 +128,12 @@ impl World {
         }
         let mut bytes = Vec::new();
         builder.encode(&mut bytes);
-        let operation = Operation { id, key, parts, expected, bytes, attempts: 0 };
+        let operation = Operation { id, key, parts, expected, bytes };
         self.clients.operations.insert(id, operation.clone());
         operation
     }
 
-    fn submit(&mut self, client: usize, mut operation: Operation) {
-        operation.attempts += 1;
+    fn submit(&mut self, client: usize, operation: Operation) {
         let request = self.clients.next_request;
         self.clients.next_request += 1;
         let node = self.clients.list[client].node;

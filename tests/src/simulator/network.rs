@@ -95,7 +95,7 @@ impl World {
         }
         known.stuck_since[from] = None;
         if let Some(bytes) = known.under_way[from].pop_front() {
-            self.receive(receiver, conn, 1 - from, &bytes);
+            self.receive(receiver, conn, &bytes);
         }
     }
 

@@ -2,22 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use duolog_engine::append::AppendView;
 use duolog_engine::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use duolog_engine::ids::{
     ClusterId, Generation, LeaseEpoch, Lsn, NodeId, Now, Place, ShardId, StreamId,
 };
 use duolog_engine::index::keys::KeyWindow;
-use duolog_engine::recovery::{
-    Checkpoint, Ending, IndexStore, LogIdentity, LogSource, empty_log, recover,
-};
+use duolog_engine::recovery::{Checkpoint, Ending, IndexStore, LogIdentity, empty_log, recover};
 use duolog_engine::replica::BlockEnd;
 use duolog_engine::replica::promotion::StoredChain;
 use duolog_engine::segment::LogEnd;
-use duolog_engine::shard::{Layout, Sealed, Shard, ShardConfig, StoredHead};
+use duolog_engine::shard::{Boundary, Layout, Sealed, Shard, ShardConfig, StoredHead};
 use duolog_lease::event::{Event as LeaseEvent, Refusal};
 use duolog_lease::grant::Grant;
-use duolog_lease::ids::RunId;
+use duolog_lease::ids::{MonoMs, RunId};
 use duolog_lease::in_sync::InSync;
 use duolog_lease::machine::{Identity, Machine};
 use duolog_lease::timings::Timings;
@@ -110,7 +107,6 @@ pub enum Use {
 
 #[derive(Debug)]
 pub struct Peer {
-    pub side: usize,
     pub reader: PeerReader,
     pub used: Use,
 }
@@ -123,7 +119,7 @@ pub struct Process {
     pub peers: BTreeMap<ConnId, Peer>,
     pub beat_out: Option<ConnId>,
     pub beat_in: Option<ConnId>,
-    pub last_beat: duolog_lease::ids::MonoMs,
+    pub last_beat: MonoMs,
     pub seeking: bool,
     pub follow: Option<(NodeId, LeaseEpoch)>,
     pub reign: Option<LeaseEpoch>,
@@ -158,7 +154,7 @@ pub struct Node {
     /// Until then the process does not run.
     pub frozen: Option<u64>,
     pub process: Option<Box<Process>>,
-    /// The highest end that it has acknowledged to a leader, or committed (R4).
+    /// What it last held for committed.
     pub committed: Lsn,
 }
 
@@ -247,7 +243,7 @@ impl Node {
             peers: BTreeMap::new(),
             beat_out: None,
             beat_in: None,
-            last_beat: duolog_lease::ids::MonoMs(0),
+            last_beat: MonoMs(0),
             seeking: false,
             follow: None,
             reign: None,
@@ -270,34 +266,31 @@ impl Node {
         }
     }
 
-    /// The block of the disk's log that ends exactly at `lsn`.
-    pub fn end_at(&mut self, lsn: Lsn) -> Option<LogEnd> {
-        self.disk.end_at(IDENTITY, LAYOUT.align_bytes as usize, lsn).map(|found| found.end)
+    /// The block of the disk's log that ends exactly at `lsn`, and the place behind it.
+    pub fn boundary_at(&self, lsn: Lsn) -> Option<Boundary> {
+        self.disk.end_at(IDENTITY, LAYOUT.align_bytes as usize, lsn)
     }
 
-    pub fn has(&mut self, end: BlockEnd) -> bool {
-        end.lsn == Lsn(0) || self.end_at(end.lsn).is_some_and(|found| found.hash == end.hash)
+    pub fn end_at(&self, lsn: Lsn) -> Option<LogEnd> {
+        self.boundary_at(lsn).map(|found| found.end)
+    }
+
+    pub fn has(&self, end: BlockEnd) -> bool {
+        self.end_at(end.lsn).is_some_and(|found| found.hash == end.hash)
     }
 
     /// The block behind the one that ends with `lsn`: from memory or from the disk.
-    pub fn block_behind(&mut self, lsn: Lsn) -> Vec<u8> {
+    pub fn block_behind(&self, lsn: Lsn) -> Vec<u8> {
         let process = self.process.as_ref().expect("it runs");
         if let Some(block) = process.shard.in_memory_block(lsn.next()) {
             return block.to_vec();
         }
-        let behind = self
-            .disk
-            .end_at(IDENTITY, LAYOUT.align_bytes as usize, lsn)
-            .expect("R1: a block ends there")
-            .behind;
+        let behind = self.boundary_at(lsn).expect("R1: a block ends there").behind;
         let next = Place { generation: behind.generation.next(), offset: LAYOUT.align_bytes };
         let here = Place { offset: behind.offset.max(LAYOUT.align_bytes), ..behind };
         for at in [here, next] {
-            let mut head = [0; BLOCK_HEADER_BYTES];
-            let read = self.disk.read(at.generation, u64::from(at.offset), &mut head);
-            let read = read.expect("a simulated disk can be read");
-            let Ok(header) = BlockHeader::decode(&head[..read]) else { continue };
-            if header.first_lsn == lsn.next() {
+            let header = BlockHeader::decode(self.disk.visible(at, BLOCK_HEADER_BYTES)).ok();
+            if let Some(header) = header.filter(|header| header.first_lsn == lsn.next()) {
                 return self.disk.visible(at, header.length()).to_vec();
             }
         }
@@ -311,9 +304,5 @@ impl Process {
         self.preparing == 0
             && self.shard.durable() == self.shard.end()
             && self.shard.in_flight() == 0
-    }
-
-    pub fn view(bytes: &[u8]) -> AppendView<'_> {
-        AppendView::parse(bytes, 1 << 20).expect("clients send requests in the right form")
     }
 }

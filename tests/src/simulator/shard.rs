@@ -1,13 +1,15 @@
 //! The driver of the shard machine: its disk, its segments, its answers.
 
+use duolog_engine::append::AppendView;
 use duolog_engine::ids::{Generation, Lsn, Place};
 use duolog_engine::segment::SegmentHeader;
 use duolog_engine::shard::{Action, Actions, Event, Outcome, RequestId};
 use duolog_lease::event::Event as LeaseEvent;
 
-use super::node::{LAYOUT, Process, ToNode};
+use super::node::{LAYOUT, ToNode};
 use super::plan::Mistake;
 use super::world::World;
+use crate::sim::disk::{WriteId, image};
 
 /// Longest making of a segment, us.
 const PREPARE_MAX_US: u64 = 3_000;
@@ -34,7 +36,8 @@ impl World {
 
     /// A client's request arrives.
     pub fn request(&mut self, node: usize, request: u64, bytes: &[u8]) {
-        let view = Process::view(bytes);
+        let view = AppendView::parse(bytes, 1 << 20);
+        let view = view.expect("clients send requests in the right form");
         self.shard_step(node, Event::Append { to: RequestId(request), view });
     }
 
@@ -96,17 +99,11 @@ impl World {
         place: Place,
         header: Option<SegmentHeader>,
     ) {
-        let align = LAYOUT.align_bytes as usize;
-        let mut image = Vec::new();
-        if let Some(header) = header {
-            image.resize(align, 0);
-            header.encode(&mut image);
+        if header.is_some() {
             self.saw("a log goes on in the next segment");
         }
-        for block in self.process(node).shard.write_parts(first_lsn, blocks) {
-            image.extend_from_slice(block);
-            image.resize(image.len().next_multiple_of(align), 0);
-        }
+        let blocks = self.process(node).shard.write_parts(first_lsn, blocks);
+        let image = image(header.as_ref(), blocks, LAYOUT.align_bytes as usize);
         let offset = if header.is_some() { 0 } else { place.offset };
         let write = self.nodes[node].disk.begin_write(place.generation, offset, image);
         let us = self.chance.between(10, self.plan.disk_us);
@@ -129,7 +126,7 @@ impl World {
     }
 
     /// A write is durable.
-    pub fn written(&mut self, node: usize, write: crate::sim::disk::WriteId, first_lsn: Lsn) {
+    pub fn written(&mut self, node: usize, write: WriteId, first_lsn: Lsn) {
         self.nodes[node].disk.complete_write(write);
         if !self.makes(Mistake::DurableTooEarly) {
             self.shard_step(node, Event::BlockWritten { first_lsn });
@@ -145,7 +142,7 @@ impl World {
         if committed.lsn > Lsn(0) {
             state.mark = Some(committed);
         }
-        let at = state.disk.end_at(super::node::IDENTITY, LAYOUT.align_bytes as usize, lsn);
+        let at = state.boundary_at(lsn);
         let at = at.expect("R3: a log is cut where a block ends");
         state.disk.cut_behind(at.behind, LAYOUT.align_bytes as usize);
         let shard = state.recovered();

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use duolog_engine::ids::{LeaseEpoch, Lsn};
+use duolog_engine::ids::{LeaseEpoch, Lsn, NodeId};
+use duolog_engine::replica::promotion::Event as PromotionEvent;
+use duolog_engine::replica::uploader::Event as UploaderEvent;
+use duolog_engine::shard::Event as ShardEvent;
 use duolog_lease::document::Document;
 use duolog_lease::event::Event as LeaseEvent;
-use duolog_net::peer::{PeerChain, PeerHello, PeerMessage, PeerReader, PeerReason, Purpose};
+use duolog_net::peer::{
+    PeerChain, PeerHello, PeerMessage, PeerReader, PeerReason, PeerWelcome, Purpose,
+};
 
 use super::checks::Ledger;
 use super::clients::Clients;
@@ -100,7 +105,7 @@ impl World {
             if !self.healing && at >= calm_us {
                 self.heal();
             }
-            assert!(at < calm_us + HEAL_MAX_US, "H1: not healed: {}", self.ailment());
+            assert!(at < calm_us + HEAL_MAX_US, "H1: not healed: {:?}", self.ailment());
             self.happen(due);
             if self.done {
                 break;
@@ -165,7 +170,7 @@ impl World {
         self.note(node, || format!("starts; it has promised epoch {}", promised.0));
         self.check_started(node);
         self.lease_step(node, LeaseEvent::Boot { promised });
-        self.shard_step(node, duolog_engine::shard::Event::Tick);
+        self.shard_step(node, ShardEvent::Tick);
         self.soon(node, TICK_US, ToNode::Tick);
         self.soon(node, SEEK_US, ToNode::Seek);
     }
@@ -183,7 +188,7 @@ impl World {
             Due::Fault => self.fault(),
             Due::EndOf(fault) => self.end_fault(fault),
             Due::Look => {
-                self.done = self.healing && self.is_well();
+                self.done = self.healing && self.ailment().is_none();
                 self.after(LOOK_US, Due::Look);
             }
         }
@@ -208,20 +213,20 @@ impl World {
             ToNode::Shard(message) => self.hear(node, message),
             ToNode::Flush => {
                 self.process(node).flush_due = false;
-                self.shard_step(node, duolog_engine::shard::Event::Flush);
+                self.shard_step(node, ShardEvent::Flush);
             }
             ToNode::Written(write, first_lsn) => self.written(node, write, first_lsn),
             ToNode::Prepared(generation) => self.prepared(node, generation),
             ToNode::IndexSaved(generation, cuts) => {
                 if self.process(node).cuts == cuts {
-                    self.shard_step(node, duolog_engine::shard::Event::IndexSaved { generation });
+                    self.shard_step(node, ShardEvent::IndexSaved { generation });
                 }
             }
             ToNode::Marked(end) => self.nodes[node].keep_mark(end),
             ToNode::Promised(epoch) => self.promise_durable(node, epoch),
             ToNode::Tick => {
                 self.soon(node, TICK_US, ToNode::Tick);
-                self.shard_step(node, duolog_engine::shard::Event::Tick);
+                self.shard_step(node, ShardEvent::Tick);
                 self.tick_pair(node);
             }
             ToNode::Seek => {
@@ -236,10 +241,10 @@ impl World {
             }
             ToNode::Told(back, told) => self.told(node, &back, told),
             ToNode::UploadTick => {
-                self.upload_step(node, duolog_engine::replica::uploader::Event::Tick);
+                self.upload_step(node, UploaderEvent::Tick);
             }
             ToNode::PromotionTick => {
-                self.promotion_step(node, duolog_engine::replica::promotion::Event::Tick);
+                self.promotion_step(node, PromotionEvent::Tick);
             }
             ToNode::Request { request, bytes } => self.request(node, request, &bytes),
             ToNode::Read { client, stream } => self.read(node, client, stream),
@@ -265,12 +270,8 @@ impl World {
     pub fn say(&mut self, node: usize, conn: ConnId, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let mut bytes = Vec::new();
         encode(&mut bytes);
-        let Some(side) = self.process(node).peers.get(&conn).map(|peer| peer.side) else {
-            // It is being read from at this moment.
-            let side = self.side_of(node, conn);
-            return side.is_some_and(|side| self.send(conn, side, bytes));
-        };
-        self.send(conn, side, bytes)
+        let side = self.side_of(node, conn);
+        side.is_some_and(|side| self.send(conn, side, bytes))
     }
 
     fn side_of(&self, node: usize, conn: ConnId) -> Option<Side> {
@@ -294,7 +295,7 @@ impl World {
         }
     }
 
-    pub fn beat_in_of(&mut self, node: usize, from: duolog_engine::ids::NodeId) -> Option<ConnId> {
+    pub fn beat_in_of(&mut self, node: usize, from: NodeId) -> Option<ConnId> {
         let process = self.process(node);
         let conn = process.beat_in?;
         let is_of = |peer: &Peer| matches!(peer.used, Use::BeatIn(id) if id == from);
@@ -324,10 +325,10 @@ impl World {
         }
         let conn = self.connect(from, to);
         let used = if heartbeat { Use::BeatOut } else { Use::BlocksOut };
-        let (reader, side) = (PeerReader::of_dialled(), 0);
-        self.process(from).peers.insert(conn, Peer { side, reader, used });
-        let (reader, side) = (PeerReader::of_accepted(), 1);
-        self.process(to).peers.insert(conn, Peer { side, reader, used: Use::Greeting });
+        let dialler = Peer { reader: PeerReader::of_dialled(), used };
+        self.process(from).peers.insert(conn, dialler);
+        let acceptor = Peer { reader: PeerReader::of_accepted(), used: Use::Greeting };
+        self.process(to).peers.insert(conn, acceptor);
         self.send(conn, 0, hello.to_vec());
         if heartbeat {
             let process = self.process(from);
@@ -341,7 +342,7 @@ impl World {
     }
 
     /// Bytes arrive at an end.
-    pub fn receive(&mut self, node: usize, conn: ConnId, _: Side, bytes: &[u8]) {
+    pub fn receive(&mut self, node: usize, conn: ConnId, bytes: &[u8]) {
         let Some(peer) = self.process(node).peers.get_mut(&conn) else { return };
         peer.reader.push(bytes);
         self.resume_reading(node, conn);
@@ -375,7 +376,7 @@ impl World {
             self.connection_ended(node, conn);
         }
         if blocks {
-            self.shard_step(node, duolog_engine::shard::Event::Flush);
+            self.shard_step(node, ShardEvent::Flush);
         }
     }
 
@@ -430,7 +431,7 @@ impl World {
                 let Some(epoch) = self.taking(node, conn) else { return false };
                 match message {
                     PeerMessage::Block { epoch: sender, block } if *sender == epoch => {
-                        let event = duolog_engine::shard::Event::Received { epoch, block };
+                        let event = ShardEvent::Received { epoch, block };
                         self.shard_step(node, event);
                     }
                     PeerMessage::Commit(commit) if commit.epoch == epoch => {
@@ -448,7 +449,6 @@ impl World {
     }
 
     fn greet_heartbeat(&mut self, node: usize, conn: ConnId, hello: &PeerHello) {
-        use duolog_net::peer::PeerWelcome;
         let promised = self.process(node).lease.promised().0;
         let (epoch, cluster, from) = (hello.epoch, CLUSTER, self.nodes[node].id);
         let (end, committed) = (PeerWelcome::NO_END, Lsn(0));

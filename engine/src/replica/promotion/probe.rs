@@ -55,6 +55,13 @@ impl Probe {
         self.at = self.contained + self.missing.saturating_sub(self.contained) / 2;
     }
 
+    /// Takes in the answer to what [`Probe::verdict`] asks for.
+    pub(super) fn answer(&mut self, found: Option<BlockEnd>) {
+        if let Verdict::Ask(lsn) = self.verdict() {
+            self.learn(lsn, found);
+        }
+    }
+
     /// What to do next.
     pub(super) fn verdict(&self) -> Verdict {
         if self.contained < self.missing {

@@ -338,21 +338,15 @@ impl Promotion {
     pub(super) fn end_found(&mut self, end: Option<BlockEnd>, out: &mut Vec<Action>) {
         match std::mem::replace(&mut self.step, Step::New) {
             Step::Connecting(epoch, mut probe) => {
-                if let Verdict::Ask(lsn) = probe.verdict() {
-                    probe.learn(lsn, end);
-                }
+                probe.answer(end);
                 self.connect(epoch, probe, out);
             }
             Step::Recalling(stored, mut probe) => {
-                if let Verdict::Ask(lsn) = probe.verdict() {
-                    probe.learn(lsn, end);
-                }
+                probe.answer(end);
                 self.recall(stored, probe, out);
             }
             Step::Comparing(epoch, seq, mut probe) => {
-                if let Verdict::Ask(lsn) = probe.verdict() {
-                    probe.learn(lsn, end);
-                }
+                probe.answer(end);
                 self.compare(epoch, seq, probe, out);
             }
             Step::FindingBase => {
