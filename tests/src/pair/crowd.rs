@@ -159,6 +159,14 @@ impl Pair {
     /// # Panics
     /// When anything differs.
     pub fn reckon(mut self, ledger: &Ledger) {
+        self.settle(ledger);
+    }
+
+    /// [`Pair::reckon`], and the data directories stay.
+    ///
+    /// # Panics
+    /// When anything differs.
+    pub fn settle(&mut self, ledger: &Ledger) {
         let leader = self.healed();
         let follower = self.other(leader);
         let shards = self.shards;

@@ -9,5 +9,5 @@ mod crowd;
 mod nodes;
 mod status;
 
-pub use cluster::{Pair, PairOptions, Timing};
+pub use cluster::{Dress, Ground, Pair, PairOptions, Timing};
 pub use status::{Role, Status};

@@ -71,6 +71,18 @@ impl Pair {
         ended
     }
 
+    /// Waits until a node has ended by itself; how it ended.
+    pub fn bury(&mut self, number: usize) -> Ended {
+        let ended = self.take(number).wait();
+        self.past_logs[number].extend(ended.log.iter().cloned());
+        ended
+    }
+
+    /// Whether a node's process has ended by itself.
+    pub fn has_ended(&mut self, number: usize) -> bool {
+        self.running[number].as_mut().is_some_and(|server| !server.is_running())
+    }
+
     /// Stops a node's process in its tracks (SIGSTOP), or lets it go on (SIGCONT).
     pub fn freeze(&self, number: usize, frozen: bool) {
         self.node(number).signal(if frozen { Signal::STOP } else { Signal::CONT });

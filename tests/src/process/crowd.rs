@@ -16,7 +16,8 @@ use duolog_engine::append::Expect;
 use duolog_engine::ids::Revision;
 use duolog_net::wire::{Copies, ErrorCode};
 
-use super::ledger::{Ledger, Operation, StreamPart};
+use super::ledger::{Fate, Ledger, Operation, StreamPart};
+use super::moment::{Span, moment_us};
 use super::patience::{Stopwatch, pause};
 use super::wire::{Answer, Receipt, Wire};
 
@@ -44,6 +45,9 @@ pub struct CrowdPlan {
     pub pace: Duration,
     /// Decides what is written.
     pub seed: u64,
+    /// The first writer's number. Keys and own streams belong to a number: crowds that write one
+    /// after the other into one log have different ones.
+    pub first: u32,
 }
 
 impl CrowdPlan {
@@ -51,7 +55,8 @@ impl CrowdPlan {
     #[must_use]
     pub const fn new(address: SocketAddr, seed: u64) -> Self {
         let pace = Duration::ZERO;
-        Self { address, other: None, writers: 6, window: 8, data_max_bytes: 2000, pace, seed }
+        let (other, data_max_bytes) = (None, 2000);
+        Self { address, other, writers: 6, window: 8, data_max_bytes, pace, seed, first: 0 }
     }
 }
 
@@ -86,7 +91,7 @@ impl Crowd {
     #[must_use]
     pub fn start(plan: CrowdPlan) -> Self {
         let (stop, acked) = (Arc::new(AtomicBool::new(false)), Arc::<Acked>::default());
-        let writers = (0..plan.writers).map(|number| {
+        let writers = (plan.first..plan.first + plan.writers).map(|number| {
             let (stop, acked) = (Arc::clone(&stop), Arc::clone(&acked));
             std::thread::spawn(move || Writer::new(plan, number, acked).run(&stop))
         });
@@ -151,10 +156,19 @@ struct InFlight {
     correlation: u64,
     operation: Operation,
     sent_before: bool,
+    /// When it was sent first.
+    sent_us: u64,
     /// The answer of the first time, if this is an old append asked for again.
     echo_of: Option<Receipt>,
     /// A stream of this writer alone: it must not be given up, and never conflicts.
     own: bool,
+}
+
+impl InFlight {
+    /// From when it was sent to now.
+    fn span(&self) -> Span {
+        Span { sent_us: self.sent_us, answered_us: moment_us() }
+    }
 }
 
 #[derive(Debug)]
@@ -282,6 +296,7 @@ impl Writer {
     }
 
     fn settle(&mut self, waiting: InFlight, answer: Answer) {
+        let span = Some(waiting.span());
         let InFlight { operation, sent_before, echo_of, own, .. } = waiting;
         match answer {
             Answer::Appended(receipt) => {
@@ -301,22 +316,22 @@ impl Writer {
                 if self.old.len() < 1000 || self.dice.one_in(8) {
                     self.old.push((operation.clone(), receipt.clone()));
                 }
-                self.ledger.acked(operation, receipt);
+                self.ledger.note(operation, Fate::Acked(receipt), span);
             }
             Answer::Refused(refused) => match refused.code {
                 // An answer while stopping says nothing about an earlier try of the same append.
                 ErrorCode::ShuttingDown if echo_of.is_none() && sent_before => {
-                    self.ledger.unknown(operation);
+                    self.ledger.note(operation, Fate::Unknown, span);
                     self.dismissed = true;
                 }
                 ErrorCode::ShuttingDown => {
                     if echo_of.is_none() {
-                        self.ledger.refused(operation, refused.code);
+                        self.ledger.note(operation, Fate::Refused(refused.code), span);
                     }
                     self.dismissed = true;
                 }
                 ErrorCode::Conflict if !own && echo_of.is_none() => {
-                    self.ledger.refused(operation, refused.code);
+                    self.ledger.note(operation, Fate::Refused(refused.code), span);
                 }
                 code => panic!("{operation:?} was refused with {code:?}: {}", refused.text),
             },
@@ -337,7 +352,8 @@ impl Writer {
 
     fn forget(&mut self, waiting: InFlight) {
         if waiting.echo_of.is_none() {
-            self.ledger.unknown(waiting.operation);
+            let span = waiting.span();
+            self.ledger.note(waiting.operation, Fate::Unknown, Some(span));
         }
     }
 
@@ -349,6 +365,7 @@ impl Writer {
                 correlation: 0,
                 operation,
                 sent_before: true,
+                sent_us: moment_us(),
                 echo_of: Some(receipt),
                 own: false,
             };
@@ -368,7 +385,8 @@ impl Writer {
         };
         let token = (own && self.dice.one_in(4)).then_some(self.sequence);
         let operation = Operation { key, token, parts };
-        InFlight { correlation: 0, operation, sent_before: false, echo_of: None, own }
+        let sent_us = moment_us();
+        InFlight { correlation: 0, operation, sent_before: false, sent_us, echo_of: None, own }
     }
 
     fn data(&mut self) -> Vec<u8> {

@@ -7,6 +7,7 @@ use duolog_engine::ids::IdempotencyKey;
 use duolog_net::client::RecordedEvent;
 use duolog_net::wire::ErrorCode;
 
+use super::moment::Span;
 use super::wire::{Receipt, Wire};
 
 /// One stream of an operation.
@@ -62,7 +63,8 @@ impl Operation {
         append
     }
 
-    fn events(&self) -> impl Iterator<Item = (u128, &str, &[u8])> {
+    /// Id, stream and data of each event.
+    pub fn events(&self) -> impl Iterator<Item = (u128, &str, &[u8])> {
         let named = |part: &'_ StreamPart| part.events.len();
         let count: usize = self.parts.iter().map(named).sum();
         let flat = self
@@ -73,33 +75,59 @@ impl Operation {
     }
 }
 
+/// What became of an operation, as far as its client knows.
 #[derive(Clone, Debug)]
-enum Fate {
+pub enum Fate {
+    /// It is in the log.
     Acked(Receipt),
+    /// It is not.
     Refused(ErrorCode),
+    /// It may be.
     Unknown,
+}
+
+/// An operation and what became of it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What was sent.
+    pub operation: Operation,
+    /// What its client knows.
+    pub fate: Fate,
+    /// When, if that was noted; of an operation without an answer the end is when it was given up.
+    pub span: Option<Span>,
 }
 
 /// Operations and what became of them.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    entries: Vec<(Operation, Fate)>,
+    entries: Vec<Entry>,
 }
 
 impl Ledger {
     /// The server said yes.
     pub fn acked(&mut self, operation: Operation, receipt: Receipt) {
-        self.entries.push((operation, Fate::Acked(receipt)));
+        self.note(operation, Fate::Acked(receipt), None);
+    }
+
+    /// Whatever the server said, and when.
+    pub fn note(&mut self, operation: Operation, fate: Fate, span: Option<Span>) {
+        self.entries.push(Entry { operation, fate, span });
+    }
+
+    /// All operations.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
     }
 
     /// The server said no.
     pub fn refused(&mut self, operation: Operation, code: ErrorCode) {
-        self.entries.push((operation, Fate::Refused(code)));
+        self.note(operation, Fate::Refused(code), None);
     }
 
     /// The server did not say.
     pub fn unknown(&mut self, operation: Operation) {
-        self.entries.push((operation, Fate::Unknown));
+        self.note(operation, Fate::Unknown, None);
     }
 
     /// Takes over the entries of another client.
@@ -117,18 +145,18 @@ impl Ledger {
     #[must_use]
     pub fn refused_count(&self, code: ErrorCode) -> usize {
         let refused = |fate: &Fate| matches!(fate, Fate::Refused(found) if *found == code);
-        self.entries.iter().filter(|(_, fate)| refused(fate)).count()
+        self.entries.iter().filter(|entry| refused(&entry.fate)).count()
     }
 
     /// How many had no answer.
     #[must_use]
     pub fn unknown_count(&self) -> usize {
-        self.entries.iter().filter(|(_, fate)| matches!(fate, Fate::Unknown)).count()
+        self.entries.iter().filter(|entry| matches!(entry.fate, Fate::Unknown)).count()
     }
 
     fn acks(&self) -> impl Iterator<Item = (&Operation, &Receipt)> {
-        self.entries.iter().filter_map(|(operation, fate)| match fate {
-            Fate::Acked(receipt) => Some((operation, receipt)),
+        self.entries.iter().filter_map(|entry| match &entry.fate {
+            Fate::Acked(receipt) => Some((&entry.operation, receipt)),
             _ => None,
         })
     }
@@ -141,9 +169,18 @@ impl Ledger {
     /// When anything differs.
     pub fn check(&self, wire: &mut Wire, shards: u32) {
         let logs: Vec<Vec<RecordedEvent>> = (0..shards).map(|shard| wire.log(shard, 1)).collect();
-        let found = index(&logs);
+        self.check_logs(&logs);
+        check_streams(wire, &logs);
+    }
+
+    /// [`Ledger::check`], for logs that were read in another way: all events of each shard.
+    ///
+    /// # Panics
+    /// When anything differs.
+    pub fn check_logs(&self, logs: &[Vec<RecordedEvent>]) {
+        let found = index(logs);
         let mut known = 0;
-        for (operation, fate) in &self.entries {
+        for Entry { operation, fate, .. } in &self.entries {
             let places: Vec<Option<&Found<'_>>> =
                 operation.events().map(|(id, _, _)| found.get(&id)).collect();
             let present = places.iter().flatten().count();
@@ -166,7 +203,37 @@ impl Ledger {
         for (operation, receipt) in self.acks() {
             check_receipt(operation, receipt, &found);
         }
-        check_streams(wire, &logs);
+        self.check_order();
+    }
+
+    /// What was sent after something else had been acknowledged lies behind it in the log.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn check_order(&self) {
+        let mut acks: Vec<(Span, &Receipt)> = Vec::new();
+        for entry in &self.entries {
+            if let (Fate::Acked(receipt), Some(span)) = (&entry.fate, entry.span) {
+                acks.push((span, receipt));
+            }
+        }
+        let mut ended: Vec<&(Span, &Receipt)> = acks.iter().collect();
+        ended.sort_by_key(|(span, _)| span.answered_us);
+        let mut ended = ended.into_iter().peekable();
+        let mut newest: HashMap<u32, u64> = HashMap::new();
+        let mut sent: Vec<&(Span, &Receipt)> = acks.iter().collect();
+        sent.sort_by_key(|(span, _)| span.sent_us);
+        for (span, receipt) in sent {
+            while let Some((_, old)) =
+                ended.next_if(|(before, _)| before.answered_us < span.sent_us)
+            {
+                let newest = newest.entry(old.head.shard.0).or_default();
+                *newest = (*newest).max(old.head.last_lsn.0);
+            }
+            let newest = newest.get(&receipt.head.shard.0).copied().unwrap_or_default();
+            let first = receipt.head.first_lsn.0;
+            assert!(first > newest, "sent after {newest} was acknowledged: {receipt:?}");
+        }
     }
 
     /// Asks for up to `count` acknowledged appends again, spread over the whole ledger: each gets
@@ -177,7 +244,8 @@ impl Ledger {
     pub fn check_replays(&self, wire: &mut Wire, count: usize) {
         let step = (self.acked_count() / count.max(1)).max(1);
         for (operation, receipt) in self.acks().step_by(step) {
-            let answer = wire.append(&operation.request()).receipt();
+            let mut answer = wire.append(&operation.request()).receipt();
+            answer.head.copies = receipt.head.copies; // there may be more by now
             assert_eq!(answer, receipt.replayed(), "the answer to a retry of {operation:?}");
         }
     }

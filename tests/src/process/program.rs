@@ -57,11 +57,12 @@ pub fn duolog() -> &'static Path {
     })
 }
 
-/// `target/release` or `target/debug`: the parent of the folder this test program lies in.
+/// `target/release` or `target/debug`: where this program lies, or the folder above that of a test.
 fn profile_folder() -> PathBuf {
-    let test = std::env::current_exe().expect("the system knows the running program");
-    let folder = test.ancestors().find(|folder| folder.ends_with("deps")).and_then(Path::parent);
-    folder.unwrap_or_else(|| panic!("{} is not in a target folder", test.display())).to_owned()
+    let program = std::env::current_exe().expect("the system knows the running program");
+    let folder = program.ancestors().find(|folder| folder.ends_with("deps")).or(Some(&program));
+    let folder = folder.and_then(Path::parent);
+    folder.unwrap_or_else(|| panic!("{} is not in a folder", program.display())).to_owned()
 }
 
 /// A directory that vanishes with the value, on a file system that does direct I/O.

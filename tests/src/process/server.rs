@@ -1,7 +1,8 @@
 //! A server process: its command line, its log, its end.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
 
+use super::namespace::within;
 use super::patience::until;
 use super::program::{command, duolog};
 use super::vitals::Vitals;
@@ -51,6 +53,8 @@ pub struct ServerOptions {
     flags: Vec<(String, String)>,
     env: Vec<(String, String)>,
     limits: Option<String>,
+    namespace: Option<String>,
+    log_file: Option<PathBuf>,
 }
 
 impl ServerOptions {
@@ -69,6 +73,8 @@ impl ServerOptions {
             flags: Vec::new(),
             env: Vec::new(),
             limits: None,
+            namespace: None,
+            log_file: None,
         };
         options.flag("shards-count", "1")
     }
@@ -108,6 +114,20 @@ impl ServerOptions {
         self
     }
 
+    /// Runs the server in this network namespace of the system (`ip netns`).
+    #[must_use]
+    pub fn namespace(mut self, name: &str) -> Self {
+        self.namespace = Some(name.to_owned());
+        self
+    }
+
+    /// Appends what the server says on standard error to this file, too.
+    #[must_use]
+    pub fn log_file(mut self, path: PathBuf) -> Self {
+        self.log_file = Some(path);
+        self
+    }
+
     fn spawn(&self) -> Child {
         let mut arguments: Vec<OsString> = vec!["serve".into()];
         arguments.extend(["--data-dir".into(), self.dir.clone().into_os_string()]);
@@ -126,7 +146,11 @@ impl ServerOptions {
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
-        command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"))
+        let spawned = match &self.namespace {
+            None => command.spawn(),
+            Some(name) => within(name, || command.spawn()).and_then(|spawned| spawned),
+        };
+        spawned.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"))
     }
 
     /// Starts the server and waits until it serves.
@@ -158,7 +182,7 @@ impl ServerOptions {
     pub fn launch(&self) -> Server {
         let mut child = self.spawn();
         let stderr = child.stderr.take().expect("it was piped");
-        let log = Log::follow(stderr);
+        let log = Log::follow(stderr, self.log_file.clone());
         Server { options: self.clone(), child, log, cpu_at_serving: Duration::ZERO }
     }
 
@@ -189,11 +213,16 @@ struct Log {
 }
 
 impl Log {
-    fn follow(stderr: std::process::ChildStderr) -> Self {
+    fn follow(stderr: std::process::ChildStderr, copy: Option<PathBuf>) -> Self {
+        let open = |path| fs::OpenOptions::new().create(true).append(true).open(path);
+        let mut copy = copy.map(|path| open(path).expect("the log file can be written"));
         let lines = Arc::new(Mutex::new(Vec::new()));
         let target = Arc::clone(&lines);
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if let Some(copy) = &mut copy {
+                    writeln!(copy, "{line}").expect("the log file can be written");
+                }
                 target.lock().unwrap_or_else(PoisonError::into_inner).push(line);
             }
         });

@@ -1,0 +1,201 @@
+//! Reads the log of a stopped node from its files, by docs/FORMAT.md alone: not a line of the
+//! program's own reader is used, so that one mistake in it cannot hide another.
+
+use std::fs;
+use std::path::Path;
+
+use duolog_engine::ids::{Hlc, Lsn, Revision};
+use duolog_net::client::RecordedEvent;
+
+const SEGMENT_MAGIC: &[u8] = b"DLOGSEG1";
+const BLOCK_MAGIC: &[u8] = b"DLOGBLK1";
+const SEGMENT_HEADER_BYTES: usize = 128;
+const BLOCK_HEADER_BYTES: usize = 160;
+const EVENT_HEADER_BYTES: usize = 64;
+const KIND_APPEND: u8 = 1;
+const KIND_EVENT: u8 = 2;
+
+/// A shard's log.
+#[derive(Debug, Default)]
+pub struct FileLog {
+    /// All its events.
+    pub events: Vec<RecordedEvent>,
+    /// Blocks, over all segments.
+    pub blocks: u64,
+    /// The hash of the last block.
+    pub hash: [u8; 32],
+    /// The highest epoch of a block.
+    pub epoch: u64,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn u128_at(bytes: &[u8], at: usize) -> u128 {
+    u128::from_le_bytes(bytes[at..at + 16].try_into().expect("sixteen bytes"))
+}
+
+/// Reads a shard's log up to its last whole block.
+///
+/// # Errors
+/// What contradicts the format, in words.
+pub fn read(data_dir: &Path, shard: u32) -> Result<FileLog, String> {
+    let folder = data_dir.join(format!("shard-{shard:03}"));
+    let mut log = FileLog::default();
+    for generation in 1.. {
+        let path = folder.join(format!("seg-{generation:08}.log"));
+        let Ok(bytes) = fs::read(&path) else { break };
+        let begins = segment(&bytes, shard, generation, &mut log);
+        match begins.map_err(|what| format!("{}: {what}", path.display()))? {
+            Some(align) => {
+                blocks(&bytes, align, shard, generation, &mut log)
+                    .map_err(|what| format!("{}: {what}", path.display()))?;
+            }
+            // Prepared and not used yet: the log ended before.
+            None => break,
+        }
+    }
+    Ok(log)
+}
+
+/// The segment's alignment; nothing if it has not been begun.
+fn segment(
+    bytes: &[u8],
+    shard: u32,
+    generation: u32,
+    log: &mut FileLog,
+) -> Result<Option<usize>, String> {
+    let header = bytes.get(..SEGMENT_HEADER_BYTES).ok_or("it is too short")?;
+    let whole = header.starts_with(SEGMENT_MAGIC)
+        && u32_at(header, 12) == crc32c::crc32c(&header[16..])
+        && u32_at(header, 36) == generation;
+    if !whole {
+        return Ok(None);
+    }
+    if u32_at(header, 32) != shard {
+        return Err(format!("it is of shard {}", u32_at(header, 32)));
+    }
+    if generation == 1 {
+        let mut genesis = blake3::Hasher::new();
+        genesis.update(b"duolog genesis 1").update(&header[16..32]).update(&shard.to_le_bytes());
+        log.hash = *genesis.finalize().as_bytes();
+    }
+    let base = (u64_at(header, 48), &header[72..104]);
+    if base != (log.events.len() as u64, log.hash.as_slice()) {
+        // What a recycled file held, or a tail that was cut: the log does not go on here.
+        return Ok(None);
+    }
+    Ok(Some(u32_at(header, 44) as usize))
+}
+
+fn blocks(
+    bytes: &[u8],
+    align: usize,
+    shard: u32,
+    generation: u32,
+    log: &mut FileLog,
+) -> Result<(), String> {
+    let mut at = align;
+    while let Some(length) = block(&bytes[at.min(bytes.len())..], shard, generation, log)? {
+        at = (at + length).next_multiple_of(align);
+    }
+    Ok(())
+}
+
+/// Takes the block at the beginning of `bytes` if it continues the log; its length.
+fn block(
+    bytes: &[u8],
+    shard: u32,
+    generation: u32,
+    log: &mut FileLog,
+) -> Result<Option<usize>, String> {
+    let Some(header) = bytes.get(..BLOCK_HEADER_BYTES) else { return Ok(None) };
+    let continues = header.starts_with(BLOCK_MAGIC)
+        && u32_at(header, 12) == crc32c::crc32c(&header[16..])
+        && u32_at(header, 24) == shard
+        && u32_at(header, 28) == generation
+        && u64_at(header, 40) == log.events.len() as u64 + 1
+        && header[96..128] == log.hash;
+    if !continues {
+        return Ok(None);
+    }
+    let length = BLOCK_HEADER_BYTES + u32_at(header, 20) as usize;
+    let Some(body) = bytes.get(BLOCK_HEADER_BYTES..length) else { return Ok(None) };
+    if crc32c::crc32c(body) != u32_at(header, 16) {
+        return Ok(None);
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&header[16..128]).update(body);
+    if hasher.finalize().as_bytes() != &header[128..160] {
+        return Err(format!("the block behind LSN {} has a wrong hash", log.events.len()));
+    }
+    let before = log.events.len();
+    records(body, log)?;
+    let (count, told) = (log.events.len() - before, u32_at(header, 48) as usize);
+    if count != told {
+        return Err(format!("the block behind LSN {before} has {count} events, says {told}"));
+    }
+    let epoch = u64_at(header, 32);
+    if epoch < log.epoch {
+        return Err(format!("epoch {epoch} follows {}", log.epoch));
+    }
+    log.epoch = epoch;
+    log.hash = header[128..160].try_into().expect("32 bytes");
+    log.blocks += 1;
+    Ok(Some(length))
+}
+
+fn records(body: &[u8], log: &mut FileLog) -> Result<(), String> {
+    let mut at = 0;
+    while at < body.len() {
+        let rest = &body[at..];
+        let bad = |what: &str| format!("record behind LSN {}: {what}", log.events.len());
+        if rest.len() < EVENT_HEADER_BYTES {
+            return Err(bad("too short"));
+        }
+        let length = u32_at(rest, 4) as usize;
+        let record = rest.get(..length).ok_or_else(|| bad("beyond the block"))?;
+        if crc32c::crc32c(&record[4..]) != u32_at(record, 0) {
+            return Err(bad("wrong checksum"));
+        }
+        match record[48] {
+            KIND_EVENT => log.events.push(event(record).ok_or_else(|| bad("wrong lengths"))?),
+            KIND_APPEND => {}
+            kind => return Err(bad(&format!("kind {kind}"))),
+        }
+        if record[48] == KIND_EVENT && u64_at(record, 8) != log.events.len() as u64 {
+            return Err(format!("LSN {} at place {}", u64_at(record, 8), log.events.len()));
+        }
+        at += length.next_multiple_of(8);
+    }
+    Ok(())
+}
+
+fn event(record: &[u8]) -> Option<RecordedEvent> {
+    let mut at = EVENT_HEADER_BYTES;
+    let mut take = |length: usize| {
+        let part = record.get(at..at + length)?.to_vec();
+        at += length;
+        Some(part)
+    };
+    let (name, kind) = (take(record[49].into())?, take(record[50].into())?);
+    let metadata = take(u32_at(record, 52) as usize)?;
+    let data = take(u32_at(record, 56) as usize)?;
+    let hlc = u64_at(record, 24);
+    Some(RecordedEvent {
+        stream: String::from_utf8(name).ok()?,
+        revision: Revision(u64_at(record, 16)),
+        lsn: Lsn(u64_at(record, 8)),
+        hlc: Hlc(hlc),
+        timestamp_ms: hlc >> 16,
+        id: uuid::Uuid::from_u128(u128_at(record, 32)),
+        kind: String::from_utf8(kind).ok()?,
+        metadata,
+        data,
+    })
+}
