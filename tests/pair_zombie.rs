@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use duolog_engine::append::Expect;
 use duolog_engine::ids::{Generation, LeaseEpoch, NodeId};
 use duolog_engine::segment::SegmentHeader;
 use duolog_lease::ids::parse_uuid;
 use duolog_net::peer::{PeerHello, PeerMessage, PeerReader, PeerReason, Purpose};
-use duolog_net::wire::{Copies, ErrorCode, ReadStream};
+use duolog_net::wire::{Copies, ErrorCode, NodeRole, ReadStream};
 use duolog_tests::pair::{Pair, PairOptions, Role};
 use duolog_tests::process::log_files::shard_dir;
 use duolog_tests::process::{Answer, Operation, Wire, quiet};
@@ -116,4 +117,36 @@ fn a_late_hello_of_an_older_reign_costs_the_leader_nothing() {
     assert_eq!(pair.logged(1, "follower_unlinked"), lost, "{}", pair.story());
     let ledger = crowd.finish();
     pair.reckon(&ledger);
+}
+
+/// A leader whose grant had run out, with its follower and the bucket out of reach, still
+/// introduced itself to new clients as the leader, and told those it had nothing: they asked it
+/// again and again for half a minute, while the other node led. The chaos suite found it
+/// (`leader_isolated`).
+/// Promised: L8, a node whose grant has run out is no leader to its clients, and says so unasked.
+/// Provoked: the bucket away, then kill -9 of the follower.
+/// Broken: a hello answered as a leader's; a connected client that is not told.
+#[test]
+fn a_leader_without_a_grant_does_not_call_itself_one() {
+    let _alone = quiet();
+    let mut pair = Pair::found(PairOptions::default());
+    let address = pair.options[0].address;
+    let hello = || Wire::connect_within(address, None, Duration::from_secs(2));
+    let (mut client, accepted) = hello().expect("the leader takes clients");
+    assert_eq!(accepted.role, NodeRole::Leader);
+    pair.s3.faults().outage(true);
+    pair.kill(1);
+    pair.until("it says that it leads no more", |_| {
+        let (_, accepted) = hello().ok()?;
+        (!accepted.role.serves()).then_some(())
+    });
+    pair.until("a client that is there already is told", |_| {
+        let heard = client.standings().expect("the node answers");
+        heard.ends_with(&[NodeRole::Other]).then_some(())
+    });
+    pair.s3.faults().outage(false);
+    pair.start(1);
+    let leader = pair.healed();
+    pair.until_serves();
+    assert_eq!(pair.status(leader).map(|status| status.role()), Some(Role::Leader));
 }

@@ -29,8 +29,8 @@ struct Contender<'a> {
     ledger: Ledger,
 }
 
-/// Lets `count` clients append until `goal` appends are acknowledged; `round` tells their keys apart
-/// from those of an earlier call.
+/// Lets `count` clients append until `goal` appends are acknowledged; `round` tells their keys
+/// apart from those of an earlier call.
 ///
 /// # Panics
 /// When it takes too long, or somebody is told something that makes no sense.

@@ -199,3 +199,41 @@ fn event(record: &[u8]) -> Option<RecordedEvent> {
         data,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use duolog_engine::append::Expect;
+    use duolog_tests::process::log_files::{blocks, flip};
+    use duolog_tests::process::{Operation, ServerOptions, Wire, scratch};
+
+    use super::*;
+
+    /// Promised: the files hold what the server showed; a block with a turned bit ends the log.
+    /// Provoked: appends over several segments, a clean stop, one bit of a block in the middle.
+    /// Broken: another event, a missing one, or one behind the damage.
+    #[test]
+    fn files_are_read_by_the_documented_format() {
+        let folder = scratch();
+        let server = ServerOptions::new(folder.path().join("data")).tiny_segments().start();
+        let mut wire = Wire::connect(server.address()).expect("the server takes clients");
+        for number in 1..=300_u128 {
+            let stream = format!("stream-{}", number % 3);
+            let data = vec![number as u8; 40_000];
+            let operation = Operation::single(number << 32, &stream, Expect::Any, &data);
+            let _ = wire.append(&operation.request()).receipt();
+        }
+        let shown = wire.log(0, 1);
+        let dir = server.dir().to_owned();
+        assert_eq!(server.stop().code, Some(0));
+        let log = read(&dir, 0).expect("the files can be read");
+        assert_eq!(log.events, shown);
+        let all = blocks(&dir, 0);
+        assert_eq!(log.blocks, all.len() as u64);
+        assert!(all.last().is_some_and(|block| block.header.generation.0 > 2), "several segments");
+        let damaged = &all[all.len() / 2];
+        flip(&damaged.path, damaged.middle());
+        let cut = read(&dir, 0).expect("a torn block is no contradiction");
+        let kept = damaged.header.first_lsn.0 as usize - 1;
+        assert_eq!(cut.events, shown[..kept]);
+    }
+}

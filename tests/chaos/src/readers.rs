@@ -221,3 +221,57 @@ fn check_ends(stream: &str, ends: &[End], ledger: &Ledger) {
         assert!(end.next >= least, "Q5: {least} events were known before {end:?}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use duolog_engine::append::Expect;
+    use duolog_tests::process::{Operation, ServerOptions, scratch};
+
+    use super::*;
+
+    fn finds(check: impl FnOnce()) -> bool {
+        catch_unwind(AssertUnwindSafe(check)).is_err()
+    }
+
+    /// Promised: a read that misses what was acknowledged before it, and an event that was shown
+    /// and is not there in the end, are found.
+    /// Provoked: real appends, and reads that are made up.
+    /// Broken: a check that passes what is wrong, or refuses what is right.
+    #[test]
+    fn wrong_reads_are_found() {
+        let folder = scratch();
+        let server = ServerOptions::new(folder.path().join("data")).tiny_segments().start();
+        let mut wire = Wire::connect(server.address()).expect("the server takes clients");
+        let mut ledger = Ledger::default();
+        for number in 1..=2_u64 {
+            let key = u128::from(number) << 32;
+            let operation = Operation::single(key, "own-0", Expect::Any, b"event");
+            let receipt = wire.append(&operation.request()).receipt();
+            let span = Span { sent_us: 100 * number, answered_us: 100 * number + 50 };
+            ledger.note(operation, Fate::Acked(receipt), Some(span));
+        }
+        let log = wire.log(0, 1);
+        let reads = |next, sent_us| {
+            let span = Span { sent_us, answered_us: sent_us + 10 };
+            let end = End { stream: "own-0", span, next };
+            let ids = log.iter().map(|event| (event.lsn.0, event.id.as_u128())).collect();
+            Reads { ends: vec![end], logs: vec![Shown { node: 0, ids }] }
+        };
+        reads(2, 300).check_fresh(&ledger);
+        reads(1, 210).check_fresh(&ledger);
+        assert!(finds(|| reads(1, 300).check_fresh(&ledger)), "the second event was acknowledged");
+        assert!(finds(|| reads(0, 210).check_fresh(&ledger)), "the first one was");
+        reads(2, 300).check_shown(&log);
+        assert!(finds(|| reads(2, 300).check_shown(&log[..1])), "LSN 2 was shown");
+        let swapped = [log[1].clone(), log[0].clone()];
+        assert!(finds(|| reads(2, 300).check_shown(&swapped)), "another event was shown there");
+        ledger.check_order();
+        let mut turned = ledger.clone();
+        let first = ledger.entries()[0].clone();
+        let late = Span { sent_us: 400, answered_us: 450 };
+        turned.note(first.operation, first.fate, Some(late));
+        assert!(finds(|| turned.check_order()), "sent last, and first in the log");
+    }
+}

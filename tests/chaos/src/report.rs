@@ -14,6 +14,8 @@ const WIDTH: f64 = 1000.0;
 /// Height of a node's bar and of the throughput.
 const ROW: f64 = 18.0;
 const GRAPH: f64 = 60.0;
+/// Height of the line with the seconds.
+const SCALE: f64 = 12.0;
 
 const HEAD: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">
 <title>Duolog chaos report</title><style>
@@ -26,7 +28,8 @@ details{margin:.3em 0 1.5em}pre{white-space:pre-wrap;background:#f4f4f4;padding:
 </style><h1>Duolog chaos report</h1><p class=\"key\"><span style=\"background:#2a7\">leader</span>
 <span style=\"background:#d90\">leader, second copy in the bucket</span>
 <span style=\"background:#58c\">follower</span><span style=\"background:#999\">between</span>
-<span style=\"background:#444\">silent</span> Below: appends acknowledged per 100 ms; lines: steps.</p>
+<span style=\"background:#444\">silent</span> Below: appends acknowledged per 100 ms; lines: steps.
+</p>
 ";
 
 /// What is told of a run at once.
@@ -144,7 +147,8 @@ impl<'a> Timeline<'a> {
         let nodes = self.events.iter().filter(roles).filter_map(|event| event["node"].as_u64());
         let nodes = nodes.max().map_or(0, |node| node + 1);
         let height = nodes as f64 * ROW + GRAPH;
-        let _ = write!(page, "<svg viewBox=\"0 0 {WIDTH} {height}\">");
+        let _ = write!(page, "<svg viewBox=\"0 0 {WIDTH} {}\">", height + SCALE);
+        self.draw_scale(page, height + SCALE);
         for node in 0..nodes {
             self.draw_node(page, node);
         }
@@ -158,14 +162,26 @@ impl<'a> Timeline<'a> {
         page.push_str("</svg>");
     }
 
+    /// Seconds, at most ten of them.
+    fn draw_scale(&self, page: &mut String, bottom: f64) {
+        let seconds = (self.end_ms - self.begin_ms) / 1000.0;
+        let step = (seconds / 10.0).ceil().max(1.0);
+        let mut second = 0.0;
+        while second < seconds {
+            let x = self.x(self.begin_ms + second * 1000.0);
+            let y = bottom - 2.0;
+            let _ = write!(page, "<text x=\"{x:.1}\" y=\"{y}\">{second} s</text>");
+            second += step;
+        }
+    }
+
     fn draw_node(&self, page: &mut String, node: u64) {
         let own: Vec<&Json> = self.events.iter().filter(|event| event["node"] == node).collect();
         let y = node as f64 * ROW;
         for (index, event) in own.iter().enumerate() {
             let ms = |event: &&&Json| event["ms"].as_f64();
             let begin = self.x(ms(&event).unwrap_or_default());
-            let end =
-                self.x(own.get(index + 1).as_ref().and_then(|e| ms(e)).unwrap_or(self.end_ms));
+            let end = self.x(own.get(index + 1).as_ref().and_then(ms).unwrap_or(self.end_ms));
             let role = event["role"].as_str().unwrap_or("");
             let color = match role {
                 "leader" => "#2a7",

@@ -25,6 +25,8 @@ use super::wire::{Answer, Receipt, Wire};
 const SHARED: u64 = 5;
 /// How long a writer may go without a server.
 const ALONE_MAX: Duration = Duration::from_secs(60);
+/// How long a writer waits at most because a server asked it to.
+const RETRY_MAX: Duration = Duration::from_millis(200);
 /// How long an answer of a node of a pair may take before the other one is asked.
 const PAIR_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -212,7 +214,12 @@ impl Writer {
         while !self.dismissed && !ended(&self) {
             let mut wire = self.reach();
             // The connection's end is what this loop is about.
-            let _ = self.serve(&mut wire, stop);
+            let silent = |error: &io::Error| {
+                matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+            };
+            if self.serve(&mut wire, stop).is_err_and(|error| silent(&error)) {
+                self.turn_to_the_other();
+            }
             self.give_some_up();
         }
         for waiting in std::mem::take(&mut self.window) {
@@ -229,11 +236,15 @@ impl Writer {
                 return wire;
             }
             assert!(watch.elapsed() < ALONE_MAX, "no server for {ALONE_MAX:?}");
-            if let Some(other) = self.plan.other {
-                let here = self.address == self.plan.address;
-                self.address = if here { other } else { self.plan.address };
-            }
+            self.turn_to_the_other();
             pause(Duration::from_millis(10));
+        }
+    }
+
+    fn turn_to_the_other(&mut self) {
+        if let Some(other) = self.plan.other {
+            let here = self.address == self.plan.address;
+            self.address = if here { other } else { self.plan.address };
         }
     }
 
@@ -250,9 +261,10 @@ impl Writer {
     const fn sends_on(&self, code: ErrorCode) -> bool {
         match code {
             ErrorCode::Unknown => true,
-            ErrorCode::NotLeader | ErrorCode::ShuttingDown | ErrorCode::Busy => {
-                self.plan.other.is_some()
-            }
+            ErrorCode::NotLeader
+            | ErrorCode::ShuttingDown
+            | ErrorCode::Busy
+            | ErrorCode::DiskFull => self.plan.other.is_some(),
             _ => false,
         }
     }
@@ -284,6 +296,7 @@ impl Writer {
             if let Answer::Refused(refused) = &answer
                 && self.sends_on(refused.code)
             {
+                pause(Duration::from_millis(refused.retry_after_ms.into()).min(RETRY_MAX));
                 return Err(io::Error::other("to be asked for again on another connection"));
             }
             let waiting = self.window.remove(at).expect("it was found there");

@@ -11,8 +11,8 @@ use duolog_net::client::RecordedEvent;
 use duolog_net::limits::answer_body_max_bytes;
 use duolog_net::wire::{
     Appended, AppendedView, Consistency, ErrorCode, ErrorView, FrameBuffer, FrameKind, Hello,
-    HelloAccepted, LogTail, Message, ReadLog, ReadStream, RecordsView, StreamSpan, StreamTail,
-    encode_admin, encode_append, encode_frame,
+    HelloAccepted, LogTail, Message, NodeRole, ReadLog, ReadStream, RecordsView, StreamSpan,
+    StreamTail, encode_admin, encode_append, encode_frame,
 };
 
 /// How long an answer may take unless a test says otherwise.
@@ -121,6 +121,7 @@ pub struct Wire {
     stream: TcpStream,
     frames: FrameBuffer,
     next: u64,
+    roles: Vec<NodeRole>,
 }
 
 impl Wire {
@@ -134,7 +135,8 @@ impl Wire {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        Ok(Self { stream, frames: FrameBuffer::new(ANSWER_MAX_BYTES), next: 1 })
+        let frames = FrameBuffer::new(ANSWER_MAX_BYTES);
+        Ok(Self { stream, frames, next: 1, roles: Vec::new() })
     }
 
     /// Connects and says hello, bound to no shard.
@@ -235,8 +237,10 @@ impl Wire {
         loop {
             if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
                 let message = Message::decode(&frame).map_err(io::Error::other)?;
-                if matches!(message, Message::Standing(_)) {
-                    continue; // said unasked, whenever a node of a pair changes its role
+                if let Message::Standing(standing) = message {
+                    // Said unasked, whenever a node of a pair changes its role.
+                    self.roles.push(standing.role);
+                    continue;
                 }
                 return Ok((frame.correlation, owned(&message)?));
             }
@@ -246,6 +250,15 @@ impl Wire {
             }
             self.frames.filled(count);
         }
+    }
+
+    /// What the server has said unasked of its role so far, the newest last.
+    ///
+    /// # Errors
+    /// It does not answer a ping.
+    pub fn standings(&mut self) -> io::Result<Vec<NodeRole>> {
+        self.ping()?;
+        Ok(std::mem::take(&mut self.roles))
     }
 
     /// Waits until the server closes the connection; what else it sends is an error.

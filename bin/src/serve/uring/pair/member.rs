@@ -111,9 +111,10 @@ impl Member {
         self.grant.get().is_some_and(|grant| grant.serves(shard.now().mono.ms()))
     }
 
-    /// What this node is to clients.
-    fn role(&self) -> NodeRole {
-        if self.grant.get().is_some_and(|grant| grant.admission == Admission::Open) {
+    /// What this node is to clients. A grant that has run out makes no leader (L8): whoever asks
+    /// has to find the other node, which may lead by now.
+    fn role(&self, shard: &ShardLoop) -> NodeRole {
+        if self.grant.get().is_some_and(|grant| grant.admits(shard.now().mono.ms())) {
             NodeRole::Leader
         } else if self.follow.get().is_some() {
             NodeRole::Follower
@@ -302,7 +303,7 @@ impl ShardLoop {
     pub(in crate::serve) fn introduce(&self, session: &mut Session) {
         if let Some(member) = &self.pair {
             let leader = member.leader.borrow();
-            let (role, epoch) = (member.role(), leader.0);
+            let (role, epoch) = (member.role(self), leader.0);
             session.set_standing(&Standing { role, epoch, leader: &leader.1 });
         }
     }
@@ -310,11 +311,13 @@ impl ShardLoop {
     /// Tells every client if the node has become something else.
     fn tell_standing(self: &Rc<Self>) {
         let member = self.member();
-        let told = (member.role(), member.leader.borrow().clone());
-        if *member.told_standing.borrow() == told {
+        let role = member.role(self);
+        if let (known, leader) = &*member.told_standing.borrow()
+            && (*known, leader) == (role, &*member.leader.borrow())
+        {
             return;
         }
-        member.told_standing.replace(told);
+        member.told_standing.replace((role, member.leader.borrow().clone()));
         let connections: Vec<_> =
             self.connections.borrow().iter().map(|(_, known)| Rc::clone(known)).collect();
         for connection in connections {
@@ -426,6 +429,7 @@ impl ShardLoop {
     pub(in crate::serve) fn tick_pair(self: &Rc<Self>) {
         let Some(member) = &self.pair else { return };
         member.settled.ring();
+        self.tell_standing();
         let (end, committed) = {
             let machine = self.shard.borrow();
             (machine.end().lsn, machine.committed().lsn)
