@@ -123,7 +123,7 @@ impl Stage {
 
     fn run(self, order: &Order) -> Json {
         let Self { props, ground } = self;
-        let setup = PairOptions { timing: Timing::Calm, ..PairOptions::default() };
+        let setup = PairOptions { timing: Timing::Calm, shards: order.scenario.shards };
         let pair = Pair::unfounded_on(setup, ground).founded();
         until_quiet(&pair);
         let epoch = pair.status(0).expect("the leader answers").epoch();
@@ -147,8 +147,8 @@ impl Stage {
         let Play { mut pair, ledger, .. } = play;
         history::write(&order.folder.join("history.jsonl"), &ledger);
         pair.settle(&ledger);
-        let log = compare_files(&pair, &ledger);
-        reads.check_shown(&log);
+        let logs = compare_files(&pair, &ledger);
+        reads.check_shown(&logs[0]);
         if !order.scenario.needs.contains(&Need::Clocks) {
             reads.check_fresh(&ledger);
         }
@@ -162,7 +162,7 @@ impl Stage {
             "elections": elections,
             "s3_requests": s3_requests,
             "reads": reads.count(),
-            "events": log.len(),
+            "events": logs.iter().map(Vec::len).sum::<usize>(),
             "acked": ledger.acked_count(),
             "unknown": ledger.unknown_count(),
             "refused": ledger.entries().len() - ledger.acked_count() - ledger.unknown_count(),
@@ -190,17 +190,20 @@ fn until_quiet(pair: &Pair) {
 }
 
 /// A5: the files of both nodes, read by docs/FORMAT.md, hold the same, and what clients were told.
-fn compare_files(pair: &Pair, ledger: &Ledger) -> Vec<RecordedEvent> {
+fn compare_files(pair: &Pair, ledger: &Ledger) -> Vec<Vec<RecordedEvent>> {
+    let logs: Vec<_> = (0..pair.shards).map(|shard| compare_shard(pair, shard)).collect();
+    ledger.check_logs(&logs);
+    logs
+}
+
+fn compare_shard(pair: &Pair, shard: u32) -> Vec<RecordedEvent> {
     let [one, other] = pair.members.map(|number| -> FileLog {
-        let read = files::read(&pair.options[number].dir, 0);
+        let read = files::read(&pair.options[number].dir, shard);
         read.unwrap_or_else(|what| panic!("the files of node {number}: {what}"))
     });
     assert_eq!(one.hash, other.hash, "R4: the files of both nodes end alike");
     let differs = one.events.iter().zip(&other.events).find(|(one, other)| one != other);
     assert!(differs.is_none(), "R4: the files differ: {differs:?}");
     assert_eq!(one.events.len(), other.events.len(), "R4: events in the files of both nodes");
-    let logs = [one.events];
-    ledger.check_logs(&logs);
-    let [events] = logs;
-    events
+    one.events
 }

@@ -33,8 +33,9 @@ const FAULTS: &[&[Step]] = &[
     &[Step::Store(Mute(4))],
 ];
 
-/// Something begins to be wrong.
-pub fn begin_one(play: &mut Play) {
-    let fault = play.chance.pick(FAULTS);
+/// Something begins to be wrong, with `more` to choose from.
+pub fn begin_one(play: &mut Play, more: &[&'static [Step]]) {
+    let faults = [FAULTS, more].concat();
+    let fault = play.chance.pick(&faults);
     play.act(fault);
 }

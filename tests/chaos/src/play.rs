@@ -139,7 +139,7 @@ impl Play {
     /// # Panics
     /// When what it waits for does not come.
     pub fn step(&mut self, step: Step) {
-        if !matches!(step, Step::Times(..) | Step::Medley(_)) {
+        if !matches!(step, Step::Times(..) | Step::Medley(_) | Step::MedleyWith(..)) {
             self.journal.note("step", json!({ "text": format!("{step:?}") }));
         }
         match step {
@@ -199,11 +199,8 @@ impl Play {
                 let told = contend(self.addresses(), self.contests, count, goal);
                 self.ledger.join(told);
             }
-            Step::Medley(rounds) => {
-                for _ in 0..rounds {
-                    self.medley();
-                }
-            }
+            Step::Medley(rounds) => (0..rounds).for_each(|_| self.medley(&[])),
+            Step::MedleyWith(more, rounds) => (0..rounds).for_each(|_| self.medley(more)),
         }
     }
 
@@ -264,6 +261,9 @@ impl Play {
     fn disk(&mut self, who: Who, fate: DiskFate) {
         let node = self.who(who);
         let disk = &mut self.disks[node];
+        if matches!(fate, DiskFate::Fails | DiskFate::PowerCut) && !self.pair.runs(node) {
+            return;
+        }
         match fate {
             DiskFate::Full => disk.fill(),
             DiskFate::Free => disk.free(),
@@ -361,9 +361,9 @@ impl Play {
     }
 
     /// One to three faults, then all is mended.
-    fn medley(&mut self) {
+    fn medley(&mut self, more: &[&'static [Step]]) {
         for _ in 0..self.chance.between(1, 3) {
-            begin_one(self);
+            begin_one(self, more);
             let ms = self.chance.pick(&[100, 500, 2_000, 4_000]);
             pause(Duration::from_millis(self.chance.between(20, ms)));
         }

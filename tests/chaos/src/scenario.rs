@@ -110,6 +110,8 @@ pub enum Step {
     Contend(usize, u64),
     /// So many times: one to three faults by chance, then all is mended and whole.
     Medley(u32),
+    /// The same with more faults to choose from.
+    MedleyWith(&'static [&'static [Step]], u32),
 }
 
 /// What a scenario needs of the machine.
@@ -129,6 +131,8 @@ pub struct Scenario {
     pub name: &'static str,
     /// In the short selection.
     pub short: bool,
+    /// Shards of each node.
+    pub shards: u32,
     /// What it needs.
     pub needs: &'static [Need],
     /// How often the lead may change, at least and at most.
@@ -149,14 +153,21 @@ impl Scenario {
         elections: RangeInclusive<u64>,
         steps: &'static [Step],
     ) -> Self {
-        let (short, needs, first) = (false, &[], &[]);
-        Self { name, short, needs, elections, s3_requests_max: None, first, steps }
+        let (short, shards, needs, first) = (false, 1, &[], &[]);
+        Self { name, short, shards, needs, elections, s3_requests_max: None, first, steps }
     }
 
     /// The same in the short selection.
     #[must_use]
     pub const fn short(mut self) -> Self {
         self.short = true;
+        self
+    }
+
+    /// The same with so many shards.
+    #[must_use]
+    pub const fn shards(mut self, count: u32) -> Self {
+        self.shards = count;
         self
     }
 

@@ -7,8 +7,8 @@ use crate::scenario::End::{self, Node};
 use crate::scenario::Manner::{Away, Mute, Slow, Storm, Well};
 use crate::scenario::Step::{
     Acked, AckedBy, Clock, Connect, Contend, Cut, Deposed, Disk, Freeze, HandOver, Join, Kill,
-    Leads, Medley, Mend, NoAcks, Part, Replace, Replay, Start, Stop, Store, Thaw, Times, Wait,
-    Whole,
+    Leads, Medley, MedleyWith, Mend, NoAcks, Part, Replace, Replay, Start, Stop, Store, Thaw,
+    Times, Wait, Whole,
 };
 use crate::scenario::Who::{Either, Follower, Leader};
 use crate::scenario::{Need, Scenario, Step};
@@ -81,7 +81,8 @@ pub const TABLE: &[Scenario] = &[
         "kill_loop",
         0..=MANY,
         &[Times(5, &[AckedBy(P, 150), Kill(Either), Acked(50), Start(Either), Whole])],
-    ),
+    )
+    .shards(2),
     Scenario::new(
         "rolling_restart",
         1..=3,
@@ -390,6 +391,22 @@ pub const TABLE: &[Scenario] = &[
     ),
     // ---- by chance ----
     Scenario::new("medley", 0..=MANY, &[Medley(6)]).short(),
+    Scenario::new("medley_of_three_shards", 0..=MANY, &[Medley(6)]).shards(3),
+    Scenario::new("medley_of_clocks_and_power", 0..=MANY, &[MedleyWith(MORE, 6)])
+        .needs(&[Need::Clocks, Need::Disks]),
+];
+
+/// Faults of [`Need::Clocks`] and [`Need::Disks`] for a medley. A disk that loses its power
+/// takes its node with it.
+const MORE: &[&[Step]] = &[
+    &[Clock(Leader, 300)],
+    &[Clock(Follower, -300)],
+    &[Clock(Leader, SKEW_MS)],
+    &[Clock(Follower, -SKEW_MS)],
+    &[Clock(Leader, -HOUR_MS)],
+    &[Clock(Follower, HOUR_MS)],
+    &[Disk(Leader, PowerCut)],
+    &[Disk(Follower, PowerCut)],
 ];
 
 const LEADER_AHEAD: &[Step] = &[Clock(Leader, HOUR_MS)];
