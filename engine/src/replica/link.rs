@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::{LeaseEpoch, Lsn, NodeId};
+use crate::ids::{LeaseEpoch, Lsn, MonoMs, NodeId};
 
 /// Bytes sent and not acked, at most: enough to keep a follower's disk busy for some ten
 /// milliseconds, and little memory for one that has stopped taking them.
@@ -22,6 +22,8 @@ pub struct Link {
     unacked_bytes: usize,
     /// The highest commit mark that the follower has been told, by a block or by itself.
     told: Option<Lsn>,
+    /// What was acked, and since when it has stood still although something waits.
+    still: Option<(Lsn, MonoMs)>,
 }
 
 impl Link {
@@ -36,6 +38,7 @@ impl Link {
             unacked: VecDeque::new(),
             unacked_bytes: 0,
             told: None,
+            still: None,
         }
     }
 
@@ -106,6 +109,21 @@ impl Link {
         Some(mark)
     }
 
+    /// Looks whether acks come. To be called every now and then.
+    pub fn look(&mut self, now: MonoMs) {
+        let waits = !self.unacked.is_empty();
+        let still = self.still.filter(|(acked, _)| waits && *acked == self.acked);
+        self.still = still.or(waits.then_some((self.acked, now)));
+    }
+
+    /// Whether no ack has come for `limit_ms` although something waits for one: the follower may
+    /// be alive and its disk full.
+    #[must_use]
+    pub fn is_silent(&self, now: MonoMs, limit_ms: u64) -> bool {
+        let still = self.still.filter(|(acked, _)| *acked == self.acked);
+        still.is_some_and(|(_, since)| now.since(since) >= limit_ms)
+    }
+
     /// Whether the follower has everything that is committed.
     #[must_use]
     pub fn is_caught_up(&self, committed: Lsn) -> bool {
@@ -158,5 +176,29 @@ mod tests {
         assert_eq!(link.mark_to_tell(Lsn(12), Lsn(13)), Some(Lsn(12)));
         assert_eq!(link.mark_to_tell(Lsn(12), Lsn(13)), None, "once");
         assert!(!link.is_caught_up(Lsn(12)));
+    }
+
+    /// A follower whose disk was full acked heartbeats and no block: the pair stood still until
+    /// somebody made room. The chaos suite found it (`disk_full_follower`).
+    #[test]
+    fn acks_that_stand_still_are_noticed() {
+        let mut link = link();
+        link.look(MonoMs(1_000));
+        assert!(!link.is_silent(MonoMs(9_000), 1_500), "nothing waits");
+        link.sent(Lsn(11), Lsn(12), 100, Lsn(10));
+        link.sent(Lsn(13), Lsn(13), 100, Lsn(10));
+        link.look(MonoMs(9_000));
+        link.look(MonoMs(10_000));
+        assert!(!link.is_silent(MonoMs(10_499), 1_500));
+        assert!(link.is_silent(MonoMs(10_500), 1_500));
+        assert!(link.acked_by_peer(EPOCH, Lsn(12)));
+        assert!(!link.is_silent(MonoMs(10_500), 1_500), "an ack has come");
+        link.look(MonoMs(10_500));
+        link.look(MonoMs(11_900));
+        assert!(!link.is_silent(MonoMs(11_999), 1_500), "counted from that ack");
+        assert!(link.is_silent(MonoMs(12_000), 1_500));
+        assert!(link.acked_by_peer(EPOCH, Lsn(13)));
+        link.look(MonoMs(12_000));
+        assert!(!link.is_silent(MonoMs(99_000), 1_500), "nothing waits any more");
     }
 }

@@ -17,12 +17,13 @@ static int (*true_clock)(clockid_t, struct timespec *);
 __attribute__((constructor)) static void prepare(void) {
     true_clock = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     const char *path = getenv("CHAOS_CLOCK_FILE");
-    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (file < 0)
+    if (!path)
         return;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
     void *map = mmap(0, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
-    if (map != MAP_FAILED)
-        ahead_ms = map;
+    if (map == MAP_FAILED)
+        abort();
+    ahead_ms = map;
     close(file);
 }
 

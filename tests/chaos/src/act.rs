@@ -2,17 +2,21 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use duolog_net::client::RecordedEvent;
+use duolog_net::wire::Consistency;
 use duolog_tests::pair::{Dress, Ground, Pair, PairOptions, Timing};
-use duolog_tests::process::{Ledger, LoopDisk, Stopwatch, moment_us, pause, scratch};
+use duolog_tests::process::{Ledger, LoopDisk, Stopwatch, enter, moment_us, pause, scratch};
+use rustix::process::{
+    Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit,
+};
 use serde_json::{Value as Json, json};
 
 use crate::clock::Clocks;
 use crate::files::{self, FileLog};
-use crate::ground::{Lab, NODES_MAX};
+use crate::ground::{Lab, NODES_MAX, hub};
 use crate::history;
 use crate::journal::Journal;
 use crate::play::{Play, Props};
@@ -21,7 +25,7 @@ use crate::scenario::{Need, Scenario};
 use crate::watch::Watch;
 
 /// Size of a node's own disk: some segments, and the file that fills it.
-const DISK_BYTES: u64 = 192 << 20;
+const DISK_BYTES: u64 = 96 << 20;
 /// So long a new pair may go on asking the store before it is quiet.
 const QUIET_MAX: Duration = Duration::from_secs(30);
 /// The lease by S3: long enough for a busy machine, short enough for many scenarios.
@@ -48,9 +52,10 @@ pub fn result_file(folder: &Path) -> PathBuf {
 }
 
 fn write_result(order: &Order, verdict: &str, mut more: Json) {
-    static WRITTEN: AtomicBool = AtomicBool::new(false);
-    // Of several panics the first one counts.
-    if WRITTEN.swap(true, Ordering::SeqCst) {
+    static WRITTEN: Mutex<bool> = Mutex::new(false);
+    // Of several panics the first one counts; the others wait until it is written.
+    let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if std::mem::replace(&mut *written, true) {
         return;
     }
     more["scenario"] = json!(order.scenario.name);
@@ -73,9 +78,13 @@ pub fn act(order: Order) {
         write_result(order, "failed", json!({ "why": text, "at": place }));
         std::process::exit(1);
     }));
-    let limit = rustix::process::Rlimit { current: Some(FILES_MAX), maximum: Some(FILES_MAX) };
-    // Without the right to it the limit stays, and a scenario with more clients says what it lacks.
-    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+    if let Some(prefix) = &order.prefix {
+        // Before there is any other thread: all of them are in the clients' namespace.
+        enter(&hub(prefix)).expect("the supervisor has made the namespaces");
+    }
+    let dies_with_supervisor = set_parent_process_death_signal(Some(Signal::KILL));
+    dies_with_supervisor.expect("this system tells of a parent's end");
+    raise_files_max();
     let stage = scratch();
     match Stage::set(order, stage.path()) {
         Ok(stage) => {
@@ -83,6 +92,15 @@ pub fn act(order: Order) {
             write_result(order, "passed", found);
         }
         Err(why) => write_result(order, "skipped", json!({ "why": why })),
+    }
+}
+
+/// For thousands of clients. Where the system gives less, connecting says so.
+fn raise_files_max() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_none_or(|maximum| maximum >= FILES_MAX) {
+        let raised = Rlimit { current: Some(FILES_MAX), ..limit };
+        setrlimit(Resource::Nofile, raised).expect("a limit below the highest can be set");
     }
 }
 
@@ -100,8 +118,7 @@ impl Stage {
         let clocks = needs(Need::Clocks).then(|| Clocks::make(stage, NODES_MAX)).transpose()?;
         let mut disks = Vec::new();
         for _ in 0..if needs(Need::Disks) { 2 } else { 0 } {
-            let disk = LoopDisk::new(order.scenario.name, DISK_BYTES);
-            disks.push(disk.ok_or("it takes root and loop devices to mount small disks")?);
+            disks.push(LoopDisk::make(DISK_BYTES)?);
         }
         let places: Vec<PathBuf> = disks.iter().map(|disk| disk.path().join("data")).collect();
         let (inner, folder, dressing) = (ground.dress, order.folder.clone(), clocks.clone());
@@ -133,7 +150,11 @@ impl Stage {
         let mut play = Play::begin(pair, props);
         let addresses = play.pair.options.iter().map(|options| options.address).collect();
         let watch = Watch::start(addresses, &journal);
-        let readers = Readers::start(play.addresses(), order.seed);
+        // Without clocks that keep their bounds only a read that the other node confirms is fresh.
+        let turned = order.scenario.needs.contains(&Need::Clocks);
+        let fresh = if turned { Consistency::Confirmed } else { Consistency::Linearizable };
+        let shards = order.scenario.shards;
+        let readers = Readers::start(play.addresses(), shards, fresh, order.seed);
         play.act(order.scenario.first);
         play.act(order.scenario.steps);
         let s3_requests = play.pair.s3.faults().take_seen().len() as u64;
@@ -148,10 +169,8 @@ impl Stage {
         history::write(&order.folder.join("history.jsonl"), &ledger);
         pair.settle(&ledger);
         let logs = compare_files(&pair, &ledger);
-        reads.check_shown(&logs[0]);
-        if !order.scenario.needs.contains(&Need::Clocks) {
-            reads.check_fresh(&ledger);
-        }
+        reads.check_shown(&logs);
+        reads.check_ends(&ledger, &logs);
         let elections = epoch_in_the_end - epoch;
         let expected = &order.scenario.elections;
         assert!(expected.contains(&elections), "{elections} elections instead of {expected:?}");

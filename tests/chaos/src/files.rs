@@ -1,6 +1,7 @@
 //! Reads the log of a stopped node from its files, by docs/FORMAT.md alone: not a line of the
 //! program's own reader is used, so that one mistake in it cannot hide another.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
@@ -24,8 +25,16 @@ pub struct FileLog {
     pub blocks: u64,
     /// The hash of the last block.
     pub hash: [u8; 32],
-    /// The highest epoch of a block.
-    pub epoch: u64,
+    /// Stamp of the last block.
+    hlc: u64,
+    /// Epoch of the last block.
+    epoch: u64,
+    /// The cluster, as its first segment says.
+    cluster: Vec<u8>,
+    /// The idempotency keys so far.
+    keys: HashSet<u128>,
+    /// Events that an append record has announced and that are still to come.
+    announced: u32,
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -84,9 +93,13 @@ fn segment(
         let mut genesis = blake3::Hasher::new();
         genesis.update(b"duolog genesis 1").update(&header[16..32]).update(&shard.to_le_bytes());
         log.hash = *genesis.finalize().as_bytes();
+        log.cluster = header[16..32].to_vec();
     }
-    let base = (u64_at(header, 48), &header[72..104]);
-    if base != (log.events.len() as u64, log.hash.as_slice()) {
+    if header[16..32] != log.cluster {
+        return Err("it is of another cluster".to_owned());
+    }
+    let base = (u64_at(header, 48), u64_at(header, 56), u64_at(header, 64), &header[72..104]);
+    if base != (log.events.len() as u64, log.hlc, log.epoch, log.hash.as_slice()) {
         // What a recycled file held, or a tail that was cut: the log does not go on here.
         return Ok(None);
     }
@@ -135,7 +148,15 @@ fn block(
         return Err(format!("the block behind LSN {} has a wrong hash", log.events.len()));
     }
     let before = log.events.len();
+    let (hlc, mark) = (u64_at(header, 56), u64_at(header, 64));
+    if hlc <= log.hlc {
+        return Err(format!("A1: the stamp of the block behind LSN {before} is not a later one"));
+    }
+    log.hlc = hlc;
     records(body, log)?;
+    if mark > log.events.len() as u64 {
+        return Err(format!("the block behind LSN {before} marks {mark}, beyond its own end"));
+    }
     let (count, told) = (log.events.len() - before, u32_at(header, 48) as usize);
     if count != told {
         return Err(format!("the block behind LSN {before} has {count} events, says {told}"));
@@ -154,7 +175,8 @@ fn records(body: &[u8], log: &mut FileLog) -> Result<(), String> {
     let mut at = 0;
     while at < body.len() {
         let rest = &body[at..];
-        let bad = |what: &str| format!("record behind LSN {}: {what}", log.events.len());
+        let lsn = log.events.len();
+        let bad = |what: &str| format!("record behind LSN {lsn}: {what}");
         if rest.len() < EVENT_HEADER_BYTES {
             return Err(bad("too short"));
         }
@@ -163,16 +185,36 @@ fn records(body: &[u8], log: &mut FileLog) -> Result<(), String> {
         if crc32c::crc32c(&record[4..]) != u32_at(record, 0) {
             return Err(bad("wrong checksum"));
         }
-        match record[48] {
-            KIND_EVENT => log.events.push(event(record).ok_or_else(|| bad("wrong lengths"))?),
-            KIND_APPEND => {}
-            kind => return Err(bad(&format!("kind {kind}"))),
+        if u64_at(record, 8) != log.events.len() as u64 + 1 {
+            return Err(bad(&format!("LSN {}", u64_at(record, 8))));
         }
-        if record[48] == KIND_EVENT && u64_at(record, 8) != log.events.len() as u64 {
-            return Err(format!("LSN {} at place {}", u64_at(record, 8), log.events.len()));
+        match record[48] {
+            KIND_EVENT if u64_at(record, 24) != log.hlc => return Err(bad("another stamp")),
+            KIND_EVENT => {
+                log.events.push(event(record).ok_or_else(|| bad("wrong lengths"))?);
+                log.announced = log.announced.saturating_sub(1);
+            }
+            KIND_APPEND => append(record, log).map_err(bad)?,
+            kind => return Err(bad(&format!("kind {kind}"))),
         }
         at += length.next_multiple_of(8);
     }
+    if log.announced > 0 {
+        return Err(format!("{} events of an append are in another block", log.announced));
+    }
+    Ok(())
+}
+
+/// What precedes the events of an append with a key or a token.
+fn append(record: &[u8], log: &mut FileLog) -> Result<(), &'static str> {
+    let key = u128_at(record, 16);
+    if record[49] & 1 != 0 && !log.keys.insert(key) {
+        return Err("A6: a key is there twice");
+    }
+    if log.announced > 0 {
+        return Err("it interrupts an append");
+    }
+    log.announced = u32_at(record, 52);
     Ok(())
 }
 

@@ -114,8 +114,12 @@ impl Series {
     fn begin(place: Place) -> Self {
         let (best, lack) = Ground::best();
         let ground = if place.proxies { Ground::Proxies } else { best };
-        if let (Ground::Proxies, Some(lack)) = (ground, lack) {
-            eprintln!("no network namespaces here ({lack}): proxies on the loopback instead");
+        match (ground, lack) {
+            (Ground::Namespaces, _) => eprintln!("in network namespaces"),
+            (Ground::Proxies, None) => eprintln!("with proxies on the loopback"),
+            (Ground::Proxies, Some(lack)) => {
+                eprintln!("no network namespaces here ({lack}): with proxies on the loopback");
+            }
         }
         let supervisor = Supervisor::new(ground, place.report);
         Self { supervisor, json: place.json, results: Vec::new() }
@@ -134,7 +138,8 @@ impl Series {
         if !fine {
             let (name, folder) = (scenario.name, self.supervisor.report.display());
             eprintln!("see {folder}/{name}-{seed}; reproduce with:");
-            eprintln!("duolog-chaos run --scenario {name} --seed {seed}");
+            let ground = if self.supervisor.ground == Ground::Proxies { " --proxies" } else { "" };
+            eprintln!("duolog-chaos run --scenario {name} --seed {seed}{ground}");
         }
         self.results.push(result);
         fine
@@ -177,7 +182,9 @@ fn run(run: Run) -> ExitCode {
     let mut series = Series::begin(run.place);
     for seed in run.seed..run.seed + run.times {
         for scenario in &chosen {
-            series.run(scenario, seed);
+            if !series.supervisor.is_interrupted() {
+                series.run(scenario, seed);
+            }
         }
     }
     series.end()

@@ -7,7 +7,7 @@ use duolog_engine::ids::ShardId;
 use duolog_net::wire::Copies;
 use duolog_s3dev::{Answer as StoreAnswer, Fault, Rule};
 use duolog_tests::pair::{Pair, Role};
-use duolog_tests::process::{Crowd, Ledger, LoopDisk, Wire, pause};
+use duolog_tests::process::{Crowd, Ledger, LoopDisk, Stopwatch, Wire, pause};
 use duolog_tests::sim::chance::Chance;
 use serde_json::json;
 
@@ -24,6 +24,8 @@ const SLOW_DOWN: (u16, &str) = (503, "SlowDown");
 const WRITE_FAILED: i32 = 17;
 /// How long a client of [`Step::Connect`] waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Pause between two tries of an order.
+const RETRY: Duration = Duration::from_millis(300);
 /// After a fault, what was under way may still be acknowledged so long.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -45,6 +47,8 @@ pub struct Play {
     parts: [usize; 2],
     crowds: u32,
     contests: u64,
+    /// Clients that are only there.
+    guests: Vec<Wire>,
 }
 
 /// What a play is made of.
@@ -79,6 +83,7 @@ impl Play {
             parts: [0, 1],
             crowds: 0,
             contests: 0,
+            guests: Vec::new(),
         };
         play.gather();
         play
@@ -142,6 +147,7 @@ impl Play {
         if !matches!(step, Step::Times(..) | Step::Medley(_) | Step::MedleyWith(..)) {
             self.journal.note("step", json!({ "text": format!("{step:?}") }));
         }
+        self.look_for_the_dead();
         match step {
             Step::Acked(more) => self.pair.until_acked(self.crowd(), more),
             Step::AckedBy(copies, more) => {
@@ -179,6 +185,13 @@ impl Play {
             Step::Disk(who, fate) => self.disk(who, fate),
             Step::HandOver => self.hand_over(),
             Step::Replace(who) => self.replace(who),
+            Step::Logged(who, event) => {
+                let node = self.who(who);
+                let before = self.pair.logged(node, event);
+                self.pair.until(&format!("node {node} logs {event}"), |pair| {
+                    (pair.logged(node, event) > before).then_some(())
+                });
+            }
             Step::Leads(who) => {
                 let node = self.who(who);
                 let _ = self.pair.until_leads(node);
@@ -191,6 +204,12 @@ impl Play {
             }
             Step::Whole => self.whole(),
             Step::Mend => self.mend(),
+            Step::Within(limit_ms, steps) => {
+                let watch = Stopwatch::start();
+                self.act(steps);
+                let took = watch.elapsed();
+                assert!(took < Duration::from_millis(limit_ms), "{took:?} for {steps:?}");
+            }
             Step::Times(count, steps) => (0..count).for_each(|_| self.act(steps)),
             Step::Replay => self.replay(),
             Step::Connect(count) => self.connect(count),
@@ -202,6 +221,21 @@ impl Play {
             Step::Medley(rounds) => (0..rounds).for_each(|_| self.medley(&[])),
             Step::MedleyWith(more, rounds) => (0..rounds).for_each(|_| self.medley(more)),
         }
+    }
+
+    /// A node that ends by itself is a failure, whatever the scenario.
+    fn look_for_the_dead(&mut self) {
+        for node in self.pair.members {
+            if self.pair.has_ended(node) {
+                let ended = self.pair.bury(node);
+                panic!("node {node} ended by itself: {ended:?}");
+            }
+        }
+    }
+
+    /// Tells the journal who was meant.
+    fn tell(&self, node: usize, what: &str) {
+        self.journal.note("did", json!({ "text": format!("node {node} {what}") }));
     }
 
     fn no_acks(&self, time: Duration) {
@@ -216,6 +250,7 @@ impl Play {
         let node = self.who(who);
         if self.pair.runs(node) {
             how(&mut self.pair, node);
+            self.tell(node, "has been ended");
         }
     }
 
@@ -225,6 +260,7 @@ impl Play {
         for node in nodes {
             if !self.pair.runs(node) {
                 how(&mut self.pair, node);
+                self.tell(node, "is started");
             }
         }
     }
@@ -233,6 +269,7 @@ impl Play {
         let node = self.who(who);
         if self.pair.runs(node) {
             self.pair.freeze(node, frozen);
+            self.tell(node, if frozen { "is stopped in its tracks" } else { "goes on" });
         }
     }
 
@@ -260,10 +297,11 @@ impl Play {
 
     fn disk(&mut self, who: Who, fate: DiskFate) {
         let node = self.who(who);
-        let disk = &mut self.disks[node];
-        if matches!(fate, DiskFate::Fails | DiskFate::PowerCut) && !self.pair.runs(node) {
-            return;
+        if fate == DiskFate::PowerCut && self.pair.runs(node) {
+            self.pair.kill(node);
         }
+        self.tell(node, &format!("has a disk: {fate:?}"));
+        let disk = &mut self.disks[node];
         match fate {
             DiskFate::Full => disk.fill(),
             DiskFate::Free => disk.free(),
@@ -273,12 +311,7 @@ impl Play {
                 assert_eq!(ended.code, Some(WRITE_FAILED), "a failed write: {ended:?}");
                 disk.repair().expect("the disk can be mended");
             }
-            DiskFate::PowerCut => {
-                self.pair.freeze(node, true);
-                disk.keep_moment().expect("the image can be copied");
-                self.pair.kill(node);
-                disk.go_back().expect("the image can be mounted");
-            }
+            DiskFate::PowerCut => disk.cut_power().expect("the disk can be mounted again"),
         }
     }
 
@@ -293,6 +326,8 @@ impl Play {
         let leader = self.pair.other(node);
         let dead = self.pair.status(node).expect("it answers").node();
         self.pair.kill(node);
+        self.tell(node, "is lost");
+        let _ = self.pair.until_leads(leader);
         let newcomer = self.pair.add();
         self.pair.members = self.pair.members.map(|old| if old == node { newcomer } else { old });
         self.parts = self.parts.map(|old| if old == node { newcomer } else { old });
@@ -301,10 +336,19 @@ impl Play {
         self.gather();
         self.pair.start(newcomer);
         let replace = json!({ "command": "replace", "dead": dead });
-        self.pair.until("the newcomer is taken", |pair| pair.order(leader, &replace).ok());
+        let id = self.pair.status(newcomer).expect("it answers").node();
+        self.pair.until("the newcomer is taken", |pair| {
+            // Refused while the dead one's heartbeats are still believed in.
+            let taken = pair.order(leader, &replace).is_ok()
+                || pair.status(leader).is_some_and(|status| status.members().contains(&id));
+            pause(RETRY);
+            taken.then_some(())
+        });
     }
 
     fn whole(&mut self) {
+        let _ = self.pair.healed_under_load();
+        self.pair.until_acked_by(self.crowd(), Copies::ThisDiskAndPeer, 1);
         let leader = self.pair.healed_under_load();
         self.parts = [leader, self.pair.other(leader)];
     }
@@ -325,10 +369,6 @@ impl Play {
             if let Some(clocks) = &self.clocks {
                 clocks.set(node, 0);
             }
-            if self.pair.has_ended(node) {
-                let ended = self.pair.bury(node);
-                panic!("node {node} ended by itself: {ended:?}");
-            }
             if self.pair.runs(node) {
                 self.pair.freeze(node, false);
             } else {
@@ -346,7 +386,8 @@ impl Play {
         self.gather();
     }
 
-    fn connect(&self, count: usize) {
+    fn connect(&mut self, count: usize) {
+        self.guests.clear();
         let leader = self.pair.leader();
         let address = self.pair.options[leader].address;
         let open = |_| {
@@ -358,6 +399,7 @@ impl Play {
         for wire in &mut wires {
             wire.ping().expect("every client is answered");
         }
+        self.guests = wires;
     }
 
     /// One to three faults, then all is mended.

@@ -1,5 +1,6 @@
-//! Clients that read all the time: one asks whoever leads for the ends of streams, others follow
-//! the log of each node, some of them slowly and with new connections every few pages.
+//! Clients that read all the time. One for each node asks it for the ends of streams, whatever it
+//! is, and waits long: a leader that was stopped and goes on finds its question waiting. Others
+//! follow the logs of each node, some of them slowly and with new connections every few pages.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,27 +16,32 @@ use duolog_net::wire::{Consistency, Direction, ReadLog, ReadStream};
 use duolog_tests::process::{Answer, Fate, Ledger, Span, Wire, moment_us, pause};
 use duolog_tests::sim::chance::Chance;
 
-/// How long an answer may take before another node is asked.
+/// How long a node may take to say hello.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause after a node did not answer, and between two looks at an end.
+/// How long a question may wait: longer than any node is stopped in its tracks.
+const LONG_PATIENCE: Duration = Duration::from_secs(20);
+/// Pause after a node did not answer.
 const PAUSE: Duration = Duration::from_millis(20);
+/// A slow reader that comes back begins so far before the end.
+const RECENT_EVENTS: u64 = 5;
 
 /// Streams whose ends are asked for.
 const STREAMS: [&str; 6] = ["own-0", "own-1", "own-2", "shared-0", "shared-1", "shared-2"];
 
-/// What a leader said of a stream's end.
+/// What a node said of a stream's end.
 #[derive(Clone, Copy, Debug)]
-pub struct End {
+struct End {
     stream: &'static str,
     span: Span,
     /// Number of its events.
     next: u64,
 }
 
-/// What a node showed of its log: the id of the event at each LSN.
+/// What a node showed of a shard's log: the id of the event at each LSN.
 #[derive(Debug)]
 struct Shown {
     node: usize,
+    shard: u32,
     ids: HashMap<u64, u128>,
 }
 
@@ -43,37 +49,39 @@ struct Shown {
 #[derive(Clone, Copy, Debug)]
 struct Manner {
     node: usize,
-    events_max: u32,
-    pause: Duration,
-    /// Pages until it connects anew.
-    pages: u32,
+    address: SocketAddr,
+    shard: u32,
+    slow: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Readers {
-    ends: JoinHandle<Vec<End>>,
+    ends: Vec<JoinHandle<Vec<End>>>,
     logs: Vec<JoinHandle<Shown>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Readers {
-    /// Begins to read from the two nodes.
+    /// Begins to read from the two nodes, ends with this `consistency`.
     #[must_use]
-    pub fn start(nodes: [SocketAddr; 2], seed: u64) -> Self {
+    pub fn start(nodes: [SocketAddr; 2], shards: u32, consistency: Consistency, seed: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let asked = Arc::clone(&stop);
-        let ends = std::thread::spawn(move || ask_for_ends(nodes, seed, &asked));
-        let manner = |node, slow| Manner {
-            node,
-            events_max: if slow { 3 } else { 0 },
-            pause: if slow { 5 * PAUSE } else { PAUSE / 2 },
-            pages: if slow { 5 } else { u32::MAX },
-        };
-        let manners = [0, 1].into_iter().flat_map(|node| [manner(node, false), manner(node, true)]);
-        let logs = manners.map(|manner| {
+        let ends = nodes.into_iter().zip(seed..).map(|(node, seed)| {
             let stop = Arc::clone(&stop);
-            std::thread::spawn(move || follow(nodes[manner.node], manner, &stop))
+            std::thread::spawn(move || ask_for_ends(node, consistency, seed, &stop))
+        });
+        let ends = ends.collect();
+        let mut manners = Vec::new();
+        for (node, address) in nodes.into_iter().enumerate() {
+            for shard in 0..shards {
+                manners.push(Manner { node, address, shard, slow: false });
+                manners.push(Manner { node, address, shard, slow: true });
+            }
+        }
+        let logs = manners.into_iter().map(|manner| {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || manner.follow(&stop))
         });
         Self { ends, logs: logs.collect(), stop }
     }
@@ -84,9 +92,14 @@ impl Readers {
     /// When a reader did.
     pub fn finish(self) -> Reads {
         self.stop.store(true, Ordering::Relaxed);
-        let ends = self.ends.join().expect("asking for ends does not panic");
-        let join = |thread: JoinHandle<Shown>| thread.join().expect("following does not panic");
-        Reads { ends, logs: self.logs.into_iter().map(join).collect() }
+        let mut reads = Reads { ends: Vec::new(), logs: Vec::new() };
+        for thread in self.ends {
+            reads.ends.extend(thread.join().expect("asking for ends does not panic"));
+        }
+        for thread in self.logs {
+            reads.logs.push(thread.join().expect("following a log does not panic"));
+        }
+        reads
     }
 }
 
@@ -104,23 +117,25 @@ impl Reads {
         self.ends.len() + self.logs.iter().map(|shown| shown.ids.len()).sum::<usize>()
     }
 
-    /// Q5: each read of an end saw what had been acknowledged before it began, and no less than a
-    /// read that ended before. Leans on clocks that keep their bounds.
+    /// Q5: each read of an end saw what had been acknowledged before it began, no less than a read
+    /// that ended before, and nothing that is not there in the end.
     ///
     /// # Panics
     /// When one did not.
-    pub fn check_fresh(&self, ledger: &Ledger) {
+    pub fn check_ends(&self, ledger: &Ledger, logs: &[Vec<RecordedEvent>]) {
         for stream in STREAMS {
-            check_ends(stream, &self.ends, ledger);
+            let events = logs.iter().flatten().filter(|event| event.stream == stream).count();
+            check_ends(stream, events as u64, &self.ends, ledger);
         }
     }
 
-    /// R5: whatever a node showed of the log of shard 0 is there in the end, at its place.
+    /// R5: whatever a node showed of a shard's log is there in the end, at its place.
     ///
     /// # Panics
     /// When something is not.
-    pub fn check_shown(&self, log: &[RecordedEvent]) {
-        for Shown { node, ids } in &self.logs {
+    pub fn check_shown(&self, logs: &[Vec<RecordedEvent>]) {
+        for Shown { node, shard, ids } in &self.logs {
+            let log = &logs[*shard as usize];
             for (lsn, id) in ids {
                 let found = log.get(*lsn as usize - 1).map(|event| event.id.as_u128());
                 assert_eq!(found, Some(*id), "R5: node {node} showed another event at LSN {lsn}");
@@ -129,74 +144,98 @@ impl Reads {
     }
 }
 
-fn ask_for_ends(nodes: [SocketAddr; 2], seed: u64, stop: &AtomicBool) -> Vec<End> {
+fn ask_for_ends(
+    node: SocketAddr,
+    consistency: Consistency,
+    seed: u64,
+    stop: &AtomicBool,
+) -> Vec<End> {
     let mut chance = Chance::new(seed, "ends of streams");
     let mut ends = Vec::new();
-    let mut node = 0;
+    let mut ask = || -> io::Result<()> {
+        let (mut wire, _) = Wire::connect_within(node, None, PATIENCE)?;
+        wire.patience(LONG_PATIENCE)?;
+        while !stop.load(Ordering::Relaxed) {
+            let stream = chance.pick(&STREAMS);
+            let sent_us = moment_us();
+            let correlation = wire.send_read(&ReadStream {
+                from: ReadStream::END,
+                events_max: 1,
+                direction: Direction::Backwards,
+                consistency,
+                ..ReadStream::new(stream)
+            })?;
+            match wire.answer_to(correlation)? {
+                Answer::Stream(page) => {
+                    let span = Span { sent_us, answered_us: moment_us() };
+                    ends.push(End { stream, span, next: page.tail.stream_next.0 });
+                    pause(PAUSE / 4);
+                }
+                // It does not lead: it may again.
+                _ => pause(PAUSE),
+            }
+        }
+        Ok(())
+    };
     while !stop.load(Ordering::Relaxed) {
-        let mut ask = || -> io::Result<()> {
-            let (mut wire, accepted) = Wire::connect_within(nodes[node], None, PATIENCE)?;
-            if !accepted.role.serves() {
-                return Err(io::Error::other("it does not lead"));
-            }
-            while !stop.load(Ordering::Relaxed) {
-                let stream = chance.pick(&STREAMS);
-                let sent_us = moment_us();
-                let page = wire.try_page(&ReadStream {
-                    from: ReadStream::END,
-                    events_max: 1,
-                    direction: Direction::Backwards,
-                    ..ReadStream::new(stream)
-                })?;
-                let span = Span { sent_us, answered_us: moment_us() };
-                ends.push(End { stream, span, next: page.tail.stream_next.0 });
-                pause(PAUSE / 4);
-            }
-            Ok(())
-        };
         if ask().is_err() {
-            node = 1 - node;
             pause(PAUSE);
         }
     }
     ends
 }
 
-/// Reads whatever a node shows of its log, whoever leads.
-fn follow(node: SocketAddr, manner: Manner, stop: &AtomicBool) -> Shown {
-    let mut shown = Shown { node: manner.node, ids: HashMap::new() };
-    let mut from = 1;
-    while !stop.load(Ordering::Relaxed) {
-        let mut read = || -> io::Result<()> {
-            let (mut wire, _) = Wire::connect_within(node, None, PATIENCE)?;
-            for _ in 0..manner.pages {
-                let correlation = wire.send_log(&ReadLog {
-                    from: Lsn(from),
-                    shard: ShardId(0),
-                    events_max: manner.events_max,
-                    bytes_max: 0,
-                    consistency: Consistency::Any,
-                })?;
-                let Answer::Log(page) = wire.answer_to(correlation)? else { break };
-                for event in page.events {
-                    shown.ids.insert(event.lsn.0, event.id.as_u128());
-                    from = event.lsn.0 + 1;
-                }
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                pause(manner.pause);
+impl Manner {
+    /// Reads whatever the node shows of its log, whoever leads.
+    fn follow(self, stop: &AtomicBool) -> Shown {
+        let mut shown = Shown { node: self.node, shard: self.shard, ids: HashMap::new() };
+        let mut from = 1;
+        while !stop.load(Ordering::Relaxed) {
+            if self.read(&mut from, &mut shown, stop).is_err() {
+                pause(PAUSE);
             }
-            Ok(())
-        };
-        if read().is_err() {
-            pause(PAUSE);
         }
+        shown
     }
-    shown
+
+    /// One connection: a fast reader keeps it, a slow one takes five pages of three events.
+    fn read(self, from: &mut u64, shown: &mut Shown, stop: &AtomicBool) -> io::Result<()> {
+        let (mut wire, _) = Wire::connect_within(self.address, None, PATIENCE)?;
+        let (events_max, rest, pages) =
+            if self.slow { (3, 5 * PAUSE, 5) } else { (0, PAUSE / 2, u32::MAX) };
+        for page_number in 0..pages {
+            let correlation = wire.send_log(&ReadLog {
+                from: Lsn(*from),
+                shard: ShardId(self.shard),
+                events_max,
+                bytes_max: 0,
+                consistency: Consistency::Any,
+            })?;
+            let Answer::Log(page) = wire.answer_to(correlation)? else {
+                return Err(io::Error::other("it shows nothing now"));
+            };
+            for event in page.events {
+                let (node, lsn) = (self.node, event.lsn.0);
+                assert_eq!(lsn, *from, "R5: node {node} leaves something out");
+                *from = lsn + 1;
+                let known = shown.ids.insert(lsn, event.id.as_u128());
+                let same = known.is_none_or(|known| known == event.id.as_u128());
+                assert!(same, "R5: node {node} shows two events at LSN {lsn}");
+            }
+            if self.slow && page_number == 0 {
+                // From here on near the end, where it matters what is committed.
+                *from = page.tail.committed.0.saturating_sub(RECENT_EVENTS) + 1;
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            pause(rest);
+        }
+        Ok(())
+    }
 }
 
-fn check_ends(stream: &str, ends: &[End], ledger: &Ledger) {
+fn check_ends(stream: &str, events: u64, ends: &[End], ledger: &Ledger) {
     // When something was known, and the number of events that were there then.
     let mut known: Vec<(u64, u64)> = Vec::new();
     for entry in ledger.entries() {
@@ -219,6 +258,7 @@ fn check_ends(stream: &str, ends: &[End], ledger: &Ledger) {
             least = least.max(next);
         }
         assert!(end.next >= least, "Q5: {least} events were known before {end:?}");
+        assert!(end.next <= events, "Q5: there are {events} events in the end, {end:?}");
     }
 }
 
@@ -252,26 +292,30 @@ mod tests {
             let span = Span { sent_us: 100 * number, answered_us: 100 * number + 50 };
             ledger.note(operation, Fate::Acked(receipt), Some(span));
         }
-        let log = wire.log(0, 1);
+        let logs = [wire.log(0, 1)];
         let reads = |next, sent_us| {
             let span = Span { sent_us, answered_us: sent_us + 10 };
             let end = End { stream: "own-0", span, next };
-            let ids = log.iter().map(|event| (event.lsn.0, event.id.as_u128())).collect();
-            Reads { ends: vec![end], logs: vec![Shown { node: 0, ids }] }
+            let ids = logs[0].iter().map(|event| (event.lsn.0, event.id.as_u128())).collect();
+            Reads { ends: vec![end], logs: vec![Shown { node: 0, shard: 0, ids }] }
         };
-        reads(2, 300).check_fresh(&ledger);
-        reads(1, 210).check_fresh(&ledger);
-        assert!(finds(|| reads(1, 300).check_fresh(&ledger)), "the second event was acknowledged");
-        assert!(finds(|| reads(0, 210).check_fresh(&ledger)), "the first one was");
-        reads(2, 300).check_shown(&log);
-        assert!(finds(|| reads(2, 300).check_shown(&log[..1])), "LSN 2 was shown");
-        let swapped = [log[1].clone(), log[0].clone()];
+        let ends_are_wrong = |next, at| finds(|| reads(next, at).check_ends(&ledger, &logs));
+        assert!(!ends_are_wrong(2, 300));
+        assert!(!ends_are_wrong(1, 210), "the second event was under way");
+        assert!(ends_are_wrong(1, 300), "the second event was acknowledged");
+        assert!(ends_are_wrong(0, 210), "the first one was");
+        assert!(ends_are_wrong(3, 300), "there is no third one");
+        reads(2, 300).check_shown(&logs);
+        let short = [logs[0][..1].to_vec()];
+        assert!(finds(|| reads(2, 300).check_shown(&short)), "LSN 2 was shown");
+        let swapped = [vec![logs[0][1].clone(), logs[0][0].clone()]];
         assert!(finds(|| reads(2, 300).check_shown(&swapped)), "another event was shown there");
-        ledger.check_order();
-        let mut turned = ledger.clone();
-        let first = ledger.entries()[0].clone();
-        let late = Span { sent_us: 400, answered_us: 450 };
-        turned.note(first.operation, first.fate, Some(late));
-        assert!(finds(|| turned.check_order()), "sent last, and first in the log");
+        ledger.check_logs(&logs);
+        let mut turned = Ledger::default();
+        for (entry, sent_us) in ledger.entries().iter().zip([400, 300]) {
+            let span = Span { sent_us, answered_us: sent_us + 50 };
+            turned.note(entry.operation.clone(), entry.fate.clone(), Some(span));
+        }
+        assert!(finds(|| turned.check_logs(&logs)), "sent last, and first in the log");
     }
 }

@@ -33,7 +33,7 @@ pub enum Manner {
     Slow(u64),
     /// Every request is refused with 503 SlowDown.
     Storm,
-    /// So many conditional writes are done and not answered.
+    /// So many PUTs, all of which are conditional, are done and not answered.
     Mute(u32),
     /// As it should.
     Well,
@@ -48,7 +48,7 @@ pub enum DiskFate {
     Free,
     /// Every write fails; the node has to end with exit code 17. Then it is mended.
     Fails,
-    /// The power fails: the node is gone, and so is what its file system had in memory.
+    /// The power fails: the node is gone, if it runs, and so is what its file system had in memory.
     PowerCut,
 }
 
@@ -89,21 +89,26 @@ pub enum Step {
     Disk(Who, DiskFate),
     /// The leader is asked to hand over.
     HandOver,
-    /// The node is lost with its disk; a blank one takes its place by command.
+    /// The node is lost with its disk; the other one leads, or comes to, and a blank one takes the
+    /// lost one's place by command.
     Replace(Who),
+    /// It logs this event, once more than when the step began.
+    Logged(Who, &'static str),
     /// It leads.
     Leads(Who),
     /// It leads no more.
     Deposed(Who),
-    /// One leads, the other acknowledges by the wire.
+    /// One leads, the other acknowledges by the wire, and has just done so.
     Whole,
     /// Whatever is broken is mended: all run, all reach all, the store is well, clocks are right.
     Mend,
+    /// The steps, which all together may take so long, ms: a generous multiple of what they take.
+    Within(u64, &'static [Step]),
     /// The steps, so many times.
     Times(u32, &'static [Step]),
     /// Every append acknowledged so far is sent again, and gets its first answer.
     Replay,
-    /// So many clients connect; each can be used in the end.
+    /// So many clients connect, each can be used, and they stay until the next such step.
     Connect(usize),
     /// So many clients append to one stream, each with the revision it expects, until so many of
     /// their appends are acknowledged.

@@ -7,8 +7,8 @@ use crate::scenario::End::{self, Node};
 use crate::scenario::Manner::{Away, Mute, Slow, Storm, Well};
 use crate::scenario::Step::{
     Acked, AckedBy, Clock, Connect, Contend, Cut, Deposed, Disk, Freeze, HandOver, Join, Kill,
-    Leads, Medley, MedleyWith, Mend, NoAcks, Part, Replace, Replay, Start, Stop, Store, Thaw,
-    Times, Wait, Whole,
+    Leads, Logged, Medley, MedleyWith, Mend, NoAcks, Part, Replace, Replay, Start, Stop, Store,
+    Thaw, Times, Wait, Whole, Within,
 };
 use crate::scenario::Who::{Either, Follower, Leader};
 use crate::scenario::{Need, Scenario, Step};
@@ -17,6 +17,8 @@ use crate::scenario::{Need, Scenario, Step};
 const PAST_LEASE: Step = Wait(2_500, 4_000);
 /// Longer than the lease by S3, ms: 4000, and the clocks.
 const PAST_S3_LEASE: Step = Wait(6_000, 8_000);
+/// What a node says of a disk without space.
+const NO_SPACE: &str = "segment_not_prepared";
 /// More than any number of elections that a scenario may have.
 const MANY: u64 = 100;
 const HOUR_MS: i64 = 3_600_000;
@@ -109,13 +111,36 @@ pub const TABLE: &[Scenario] = &[
     // ---- the network ----
     Scenario::new(
         "leader_without_s3",
-        0..=0,
-        &[AckedBy(P, 200), Part(L, S), PAST_S3_LEASE, AckedBy(P, 200), Join(L, S), Whole],
+        0..=1,
+        &[
+            AckedBy(P, 200),
+            Part(L, S),
+            PAST_S3_LEASE,
+            AckedBy(P, 200),
+            Kill(Follower),
+            NoAcks(2_000),
+            Join(L, S),
+            AckedBy(C, 50),
+            Start(Follower),
+            Whole,
+        ],
     ),
     Scenario::new(
         "follower_without_s3",
-        0..=0,
-        &[AckedBy(P, 200), Part(F, S), PAST_S3_LEASE, AckedBy(P, 200), Join(F, S), Whole],
+        1..=1,
+        &[
+            AckedBy(P, 200),
+            Part(F, S),
+            PAST_S3_LEASE,
+            AckedBy(P, 200),
+            Kill(Leader),
+            NoAcks(4_000),
+            Join(F, S),
+            Leads(Follower),
+            AckedBy(C, 50),
+            Start(Leader),
+            Whole,
+        ],
     ),
     Scenario::new(
         "peers_apart",
@@ -126,12 +151,12 @@ pub const TABLE: &[Scenario] = &[
     Scenario::new(
         "peers_apart_one_way_to_follower",
         0..=3,
-        &[AckedBy(P, 200), Cut(L, F), PAST_LEASE, Acked(200), Join(L, F), Whole],
+        &[AckedBy(P, 200), Cut(L, F), PAST_LEASE, AckedBy(C, 200), Join(L, F), Whole],
     ),
     Scenario::new(
         "peers_apart_one_way_to_leader",
         0..=3,
-        &[AckedBy(P, 200), Cut(F, L), PAST_LEASE, Acked(200), Join(L, F), Whole],
+        &[AckedBy(P, 200), Cut(F, L), PAST_LEASE, AckedBy(C, 200), Join(L, F), Whole],
     ),
     Scenario::new(
         "leader_isolated",
@@ -215,7 +240,8 @@ pub const TABLE: &[Scenario] = &[
             AckedBy(P, 200),
             Store(Storm),
             Kill(Leader),
-            NoAcks(2_000),
+            // A healthy failover would be over by then.
+            NoAcks(6_000),
             Store(Well),
             Leads(Follower),
             Start(Leader),
@@ -281,7 +307,8 @@ pub const TABLE: &[Scenario] = &[
         &[
             AckedBy(P, 100),
             Disk(Leader, Full),
-            Wait(3_000, 5_000),
+            Logged(Leader, NO_SPACE),
+            NoAcks(1_000),
             Disk(Leader, Free),
             Acked(200),
             Whole,
@@ -294,10 +321,10 @@ pub const TABLE: &[Scenario] = &[
         &[
             AckedBy(P, 100),
             Disk(Follower, Full),
-            Acked(500),
-            Wait(1_000, 3_000),
+            Logged(Follower, NO_SPACE),
+            AckedBy(C, 300),
             Disk(Follower, Free),
-            Acked(200),
+            AckedBy(P, 200),
             Whole,
         ],
     )
@@ -347,6 +374,8 @@ pub const TABLE: &[Scenario] = &[
             2,
             &[
                 AckedBy(P, 500),
+                Kill(Leader),
+                Kill(Follower),
                 Disk(Leader, PowerCut),
                 Disk(Follower, PowerCut),
                 Start(Leader),
@@ -361,6 +390,56 @@ pub const TABLE: &[Scenario] = &[
         "blank_node",
         0..=0,
         &[AckedBy(P, 1_000), Replace(Follower), AckedBy(P, 300), Whole],
+    )
+    .short(),
+    // ---- the copy in the bucket is the only other one ----
+    Scenario::new(
+        "apart_then_leader_killed",
+        1..=2,
+        &[
+            AckedBy(P, 200),
+            Part(L, F),
+            PAST_LEASE,
+            AckedBy(C, 300),
+            Kill(Leader),
+            Leads(Follower),
+            Acked(100),
+            Join(L, F),
+            Start(Leader),
+            Whole,
+        ],
+    )
+    .short(),
+    Scenario::new(
+        "follower_back_as_leader",
+        1..=2,
+        &[
+            AckedBy(P, 200),
+            Kill(Follower),
+            AckedBy(C, 300),
+            Kill(Leader),
+            Start(Follower),
+            Leads(Follower),
+            Acked(100),
+            Start(Leader),
+            Whole,
+        ],
+    ),
+    Scenario::new(
+        "leader_lost_with_its_disk",
+        2..=3,
+        &[
+            AckedBy(P, 200),
+            Part(L, F),
+            PAST_LEASE,
+            AckedBy(C, 300),
+            Replace(Leader),
+            Within(15_000, &[AckedBy(P, 100)]),
+            Whole,
+            HandOver,
+            Whole,
+            AckedBy(P, 100),
+        ],
     )
     .short(),
     // ---- clients ----
@@ -423,8 +502,8 @@ const fn turned(name: &'static str, turn: &'static [Step]) -> Scenario {
         name,
         1..=MANY,
         &[
-            PAST_LEASE,
-            Acked(200),
+            Logged(Follower, "clock_drift"),
+            AckedBy(C, 200),
             Kill(Leader),
             Acked(100),
             Start(Leader),

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::cluster::Pair;
 use super::status::{Role, Status};
-use crate::process::{Crowd, CrowdPlan, Ledger, Stopwatch, Wire, pause, run, until};
+use crate::process::{Crowd, CrowdPlan, Ledger, Stopwatch, Wire, check_streams, pause, run, until};
 
 /// How long the pair may take to do what it must: generous, for machines with other work.
 const HEAL_MAX: Duration = Duration::from_secs(40);
@@ -175,15 +175,16 @@ impl Pair {
         };
         let (mut leads, mut follows) = (connect(leader), connect(follower));
         ledger.check(&mut leads, shards);
-        for shard in 0..shards {
-            let log = leads.log(shard, 1);
+        let logs: Vec<_> = (0..shards).map(|shard| leads.log(shard, 1)).collect();
+        check_streams(&mut follows, &logs, Consistency::Any);
+        for (shard, log) in (0..).zip(&logs) {
             let copy = follows.log_as(shard, 1, Consistency::Any);
             assert_eq!(log.len(), copy.len(), "events of shard {shard} on both nodes");
-            let differs = log.iter().zip(&copy).find(|(one, other)| one != other);
+            let differs = log.iter().zip(&copy).find(|(one, other)| *one != *other);
             assert!(differs.is_none(), "the nodes differ in shard {shard}: {differs:?}");
         }
         drop((leads, follows));
-        // The follower first: nothing to hand over, no new reign.
+        // The follower first: there is nobody to hand over to.
         self.stop(follower);
         self.stop(leader);
         self.compare_logs(true);

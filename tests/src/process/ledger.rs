@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use duolog_engine::append::{AppendBuilder, Expect};
 use duolog_engine::ids::IdempotencyKey;
 use duolog_net::client::RecordedEvent;
-use duolog_net::wire::ErrorCode;
+use duolog_net::wire::{Consistency, ErrorCode, ReadStream};
 
 use super::moment::Span;
 use super::wire::{Receipt, Wire};
+
+/// The type of every event; its metadata is its id.
+const KIND: &str = "tested";
 
 /// One stream of an operation.
 #[derive(Clone, Debug)]
@@ -57,7 +60,8 @@ impl Operation {
             append.stream(&part.name, part.expect).expect("a test's names fit");
             for data in &part.events {
                 id += 1;
-                append.event(id, "tested", b"", data).expect("a test's events fit");
+                let metadata = id.to_le_bytes();
+                append.event(id, KIND, &metadata, data).expect("a test's events fit");
             }
         }
         append
@@ -170,7 +174,7 @@ impl Ledger {
     pub fn check(&self, wire: &mut Wire, shards: u32) {
         let logs: Vec<Vec<RecordedEvent>> = (0..shards).map(|shard| wire.log(shard, 1)).collect();
         self.check_logs(&logs);
-        check_streams(wire, &logs);
+        check_streams(wire, &logs, Consistency::Linearizable);
     }
 
     /// [`Ledger::check`], for logs that were read in another way: all events of each shard.
@@ -179,14 +183,14 @@ impl Ledger {
     /// When anything differs.
     pub fn check_logs(&self, logs: &[Vec<RecordedEvent>]) {
         let found = index(logs);
-        let mut known = 0;
-        for Entry { operation, fate, .. } in &self.entries {
+        let (mut known, mut landed) = (0, Vec::new());
+        for Entry { operation, fate, span } in &self.entries {
             let places: Vec<Option<&Found<'_>>> =
                 operation.events().map(|(id, _, _)| found.get(&id)).collect();
-            let present = places.iter().flatten().count();
-            known += present;
-            let whole = present == places.len();
-            assert!(whole || present == 0, "half an append is in the log: {operation:?}");
+            let places: Vec<&Found<'_>> = places.into_iter().flatten().collect();
+            known += places.len();
+            let whole = places.len() == operation.events().count();
+            assert!(whole || places.is_empty(), "half an append is in the log: {operation:?}");
             match fate {
                 Fate::Acked(_) => assert!(whole, "acknowledged and lost: {operation:?} {fate:?}"),
                 Fate::Refused(code) => {
@@ -194,46 +198,16 @@ impl Ledger {
                 }
                 Fate::Unknown => {}
             }
-            for ((_, stream, data), place) in operation.events().zip(&places) {
-                let Some(Found { event, .. }) = place else { continue };
-                assert_eq!((event.stream.as_str(), event.data.as_slice()), (stream, data));
+            if let (Some(first), Some(last)) = (places.first(), places.last()) {
+                check_place(operation, &places);
+                landed.push(Landed::of(*span, fate, first, last));
             }
         }
         assert_eq!(known, found.len(), "the log has events that nobody appended");
         for (operation, receipt) in self.acks() {
             check_receipt(operation, receipt, &found);
         }
-        self.check_order();
-    }
-
-    /// What was sent after something else had been acknowledged lies behind it in the log.
-    ///
-    /// # Panics
-    /// When it does not.
-    pub fn check_order(&self) {
-        let mut acks: Vec<(Span, &Receipt)> = Vec::new();
-        for entry in &self.entries {
-            if let (Fate::Acked(receipt), Some(span)) = (&entry.fate, entry.span) {
-                acks.push((span, receipt));
-            }
-        }
-        let mut ended: Vec<&(Span, &Receipt)> = acks.iter().collect();
-        ended.sort_by_key(|(span, _)| span.answered_us);
-        let mut ended = ended.into_iter().peekable();
-        let mut newest: HashMap<u32, u64> = HashMap::new();
-        let mut sent: Vec<&(Span, &Receipt)> = acks.iter().collect();
-        sent.sort_by_key(|(span, _)| span.sent_us);
-        for (span, receipt) in sent {
-            while let Some((_, old)) =
-                ended.next_if(|(before, _)| before.answered_us < span.sent_us)
-            {
-                let newest = newest.entry(old.head.shard.0).or_default();
-                *newest = (*newest).max(old.head.last_lsn.0);
-            }
-            let newest = newest.get(&receipt.head.shard.0).copied().unwrap_or_default();
-            let first = receipt.head.first_lsn.0;
-            assert!(first > newest, "sent after {newest} was acknowledged: {receipt:?}");
-        }
+        check_order(&landed);
     }
 
     /// Asks for up to `count` acknowledged appends again, spread over the whole ledger: each gets
@@ -256,11 +230,67 @@ struct Found<'a> {
     event: &'a RecordedEvent,
 }
 
+/// An append that is in the log.
+struct Landed {
+    /// Of one without an answer the end is never.
+    span: Option<Span>,
+    shard: u32,
+    lsns: [u64; 2],
+}
+
+impl Landed {
+    fn of(span: Option<Span>, fate: &Fate, first: &Found<'_>, last: &Found<'_>) -> Self {
+        let known = matches!(fate, Fate::Acked(_));
+        let answered = |span: Span| if known { span.answered_us } else { u64::MAX };
+        let span = span.map(|span| Span { answered_us: answered(span), ..span });
+        Self { span, shard: first.shard, lsns: [first.event.lsn.0, last.event.lsn.0] }
+    }
+}
+
+/// What was sent after something else had been acknowledged lies behind it in the log.
+fn check_order(landed: &[Landed]) {
+    let timed = || landed.iter().filter_map(|one| Some((one.span?, one)));
+    let mut ended: Vec<(Span, &Landed)> = timed().collect();
+    ended.sort_by_key(|(span, _)| span.answered_us);
+    let mut ended = ended.into_iter().peekable();
+    let mut sent: Vec<(Span, &Landed)> = timed().collect();
+    sent.sort_by_key(|(span, _)| span.sent_us);
+    let mut newest: HashMap<u32, u64> = HashMap::new();
+    for (span, Landed { shard, lsns: [first, _], .. }) in sent {
+        while let Some((_, old)) = ended.next_if(|(before, _)| before.answered_us < span.sent_us) {
+            let newest = newest.entry(old.shard).or_default();
+            *newest = (*newest).max(old.lsns[1]);
+        }
+        let newest = newest.get(shard).copied().unwrap_or_default();
+        assert!(*first > newest, "LSN {first} was sent after {newest} had been acknowledged");
+    }
+}
+
+/// The events of an append lie together, as they were sent, and where it expected them.
+fn check_place(operation: &Operation, places: &[&Found<'_>]) {
+    let (shard, base) = (places[0].shard, places[0].event.lsn.0);
+    for ((id, stream, data), (lsn, place)) in operation.events().zip((base..).zip(places)) {
+        let event = place.event;
+        assert_eq!((place.shard, event.lsn.0), (shard, lsn), "it lies apart: {operation:?}");
+        assert_eq!((event.stream.as_str(), event.data.as_slice()), (stream, data));
+        let beside = (event.kind.as_str(), event.metadata.as_slice());
+        assert_eq!(beside, (KIND, id.to_le_bytes().as_slice()), "{operation:?}");
+    }
+    let mut at = 0;
+    for part in operation.parts.iter().filter(|part| !part.events.is_empty()) {
+        let first = places[at].event.revision;
+        assert!(part.expect.holds(first), "it is at {first:?}: {operation:?}");
+        at += part.events.len();
+    }
+}
+
 /// Checks that LSNs and revisions have no gap; the events by their ids.
 fn index(logs: &[Vec<RecordedEvent>]) -> HashMap<u128, Found<'_>> {
     let mut found = HashMap::new();
     for (shard, log) in (0..).zip(logs) {
         let mut next: HashMap<&str, u64> = HashMap::new();
+        let back = log.windows(2).find(|two| two[0].hlc > two[1].hlc);
+        assert!(back.is_none(), "the stamps of shard {shard} go back: {back:?}");
         for (lsn, event) in (1..).zip(log) {
             assert_eq!(event.lsn.0, lsn, "the log of shard {shard} has no gap");
             let next = next.entry(&event.stream).or_default();
@@ -294,13 +324,16 @@ fn check_receipt(operation: &Operation, receipt: &Receipt, found: &HashMap<u128,
 }
 
 /// Streams read by name are what the logs have of them.
-fn check_streams(wire: &mut Wire, logs: &[Vec<RecordedEvent>]) {
+///
+/// # Panics
+/// When they are not.
+pub fn check_streams(wire: &mut Wire, logs: &[Vec<RecordedEvent>], consistency: Consistency) {
     let mut streams: BTreeMap<&str, Vec<&RecordedEvent>> = BTreeMap::new();
     for event in logs.iter().flatten() {
         streams.entry(&event.stream).or_default().push(event);
     }
     for (name, events) in streams {
-        let read = wire.stream(name);
+        let read = wire.walk(&ReadStream { consistency, ..ReadStream::new(name) });
         assert_eq!(read.len(), events.len(), "events of stream {name}");
         let differs = read.iter().zip(&events).find(|(read, event)| read != *event);
         assert!(differs.is_none(), "stream {name} and its log differ: {differs:?}");

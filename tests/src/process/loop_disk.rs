@@ -30,23 +30,32 @@ impl LoopDisk {
     /// possible.
     #[must_use]
     pub fn new(test: &str, size_bytes: u64) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            skip(test, "mounting a file system needs root");
-            return None;
-        }
-        let scratch = scratch();
-        let (image, mount) = (scratch.path().join("image"), scratch.path().join("mount"));
-        let mut disk = Self { _scratch: scratch, image, mount, mounted: false };
-        match disk.make(size_bytes) {
-            Ok(()) => Some(disk),
-            Err(error) => {
-                skip(test, &format!("no small file system can be mounted here: {error}"));
+        match Self::make(size_bytes) {
+            Ok(disk) => Some(disk),
+            Err(reason) => {
+                skip(test, &reason);
                 None
             }
         }
     }
 
-    fn make(&mut self, size_bytes: u64) -> io::Result<()> {
+    /// The same.
+    ///
+    /// # Errors
+    /// Why that is not possible, in words.
+    pub fn make(size_bytes: u64) -> Result<Self, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("mounting a file system needs root".to_owned());
+        }
+        let scratch = scratch();
+        let (image, mount) = (scratch.path().join("image"), scratch.path().join("mount"));
+        let mut disk = Self { _scratch: scratch, image, mount, mounted: false };
+        let made = disk.format(size_bytes);
+        made.map_err(|error| format!("no small file system can be mounted here: {error}"))?;
+        Ok(disk)
+    }
+
+    fn format(&mut self, size_bytes: u64) -> io::Result<()> {
         fs::create_dir(&self.mount)?;
         File::create(&self.image)?.set_len(size_bytes)?;
         // No space kept back for root: root fills it here.
@@ -113,23 +122,12 @@ impl LoopDisk {
         }
     }
 
-    /// Keeps what the device has at this moment, as if the power failed now: what the file system
-    /// has only in memory is not in it. What the device itself has only in its cache is: a loop
-    /// device has none.
-    pub fn keep_moment(&self) -> io::Result<()> {
-        call(Command::new("cp").arg("--sparse=always").arg(&self.image).arg(self.moment()))
-    }
-
-    /// Goes on from the moment kept. Nobody may be using the disk.
-    pub fn go_back(&mut self) -> io::Result<()> {
-        self.unmount()?;
-        fs::rename(self.moment(), &self.image)?;
-        // Mounting replays the journal, as after a power cut.
-        self.mount()
-    }
-
-    fn moment(&self) -> PathBuf {
-        self.image.with_extension("moment")
+    /// What a power cut leaves: nothing that the file system has only in memory reaches the device
+    /// any more, and what the device has is mounted again after its journal is replayed. Nobody may
+    /// be using the disk. A loop device has no cache of its own that could be lost, too.
+    pub fn cut_power(&mut self) -> io::Result<()> {
+        self.fail_writes()?;
+        self.repair()
     }
 
     fn unmount(&mut self) -> io::Result<()> {

@@ -21,10 +21,10 @@ mod vitals;
 mod wire;
 
 pub use crowd::{Crowd, CrowdPlan};
-pub use ledger::{Entry, Fate, Ledger, Operation, StreamPart};
+pub use ledger::{Entry, Fate, Ledger, Operation, StreamPart, check_streams};
 pub use loop_disk::LoopDisk;
 pub use moment::{Span, moment_us};
-pub use namespace::within;
+pub use namespace::{enter, within};
 pub use patience::{Stopwatch, pause, quiet, skip, until};
 pub use program::{Ran, duolog, run, scratch};
 pub use request::{block_on, one_event, raw_append};

@@ -150,8 +150,11 @@ impl World {
         self.forget_requests(node);
     }
 
+    /// One that is stopped already goes on when it would have: whatever waits for it comes in its
+    /// order then.
     fn freeze(&mut self, node: usize, us: u64) {
-        if self.nodes[node].process.is_some() {
+        let stopped = self.nodes[node].frozen_until(self.now_us).is_some();
+        if self.nodes[node].process.is_some() && !stopped {
             self.nodes[node].frozen = Some(self.now_us + us);
             self.saw("a node is stopped and goes on");
         }
@@ -200,7 +203,6 @@ impl World {
         self.bucket.slowness = 1;
         for node in [0, 1] {
             let now_us = self.now_us;
-            self.nodes[node].frozen = None;
             self.nodes[node].busy = false;
             self.nodes[node].slow_disk = false;
             self.nodes[node].clock.set_rate(now_us, MILLION);

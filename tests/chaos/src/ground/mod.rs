@@ -6,7 +6,7 @@ mod proxies;
 
 use duolog_tests::pair::Ground;
 
-pub use namespaces::{Namespaces, hub};
+pub use namespaces::{Namespaces, OURS, hub};
 use proxies::Proxies;
 
 /// Nodes that a scenario may have: two, and one that takes the place of another.

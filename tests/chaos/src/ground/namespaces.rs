@@ -6,14 +6,18 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::process::Command;
 
 use duolog_s3dev::{Server, Settings};
 use duolog_tests::pair::{Dress, Ground};
 use duolog_tests::process::{skip, within};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{NODES_MAX, Place};
 
+/// How the names of all of them begin; the supervisor's process number follows.
+pub const OURS: &str = "duolog-chaos-";
 /// The hardware address that nobody has.
 const NOBODY: &str = "02:00:00:00:00:99";
 const CLIENT_PORT: u16 = 7400;
@@ -80,6 +84,25 @@ impl Namespaces {
             ip(&format!("-n {name} link set eth0 up"))?;
         }
         Ok(())
+    }
+
+    /// Ends what supervisors that were killed have left: their nodes and their namespaces.
+    pub fn sweep() {
+        let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+        for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+            let Some(rest) = name.strip_prefix(OURS) else { continue };
+            let supervisor = rest.split('-').next().unwrap_or_default();
+            if Path::new("/proc").join(supervisor).exists() {
+                continue;
+            }
+            let told = Command::new("ip").args(["netns", "pids", &name]).output();
+            let told = told.map(|ran| ran.stdout).unwrap_or_default();
+            for pid in String::from_utf8_lossy(&told).lines().filter_map(|pid| pid.parse().ok()) {
+                // It may have ended meanwhile.
+                let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
+            }
+            let _ = ip(&format!("netns delete {name}"));
+        }
     }
 
     /// Removes them all, as far as they are there.

@@ -171,7 +171,6 @@ fn status(control: &Control) -> Value {
         members.iter().flat_map(|set| set.members()).map(|node| node.to_string()).collect();
     let inboxes = control.shard.inboxes.iter();
     let readings: Vec<ShardReading> = inboxes.map(|inbox| inbox.gauge.read()).collect();
-    let second = if readings.iter().all(|reading| reading.linked) { "peer" } else { "s3" };
     let shards: Vec<Value> =
         readings.iter().enumerate().map(|(index, reading)| shard(index, reading, leads)).collect();
     let rescues = control.shard.inboxes.iter();
@@ -186,7 +185,7 @@ fn status(control: &Control) -> Value {
         "lease_remaining_ms": machine.grant().map(|grant| grant.serve_until.since(now.mono)),
         "in_sync": members,
         "peer": peer(control, leads),
-        "acks_go_to": leads.then_some(second),
+        "acks_go_to": leads.then(|| second_copy(&readings)),
         "shards": shards,
         "failovers": history.json(),
         "skew_ms": {
@@ -196,6 +195,13 @@ fn status(control: &Control) -> Value {
         "s3_requests": settings.store.counters().calls.load(Ordering::Relaxed),
         "rescues": rescues,
     })
+}
+
+/// Where the second copies go. A connection that is up proves little when packets vanish: whoever is
+/// ahead, the follower or the chain, is what appends are acknowledged by.
+fn second_copy(readings: &[ShardReading]) -> &'static str {
+    let by_peer = |reading: &ShardReading| reading.linked && reading.acked >= reading.chain;
+    if readings.iter().all(by_peer) { "peer" } else { "s3" }
 }
 
 fn shard(index: usize, reading: &ShardReading, leads: bool) -> Value {
@@ -234,4 +240,23 @@ fn peer(control: &Control, leads: bool) -> Value {
         let connected = control.inbound.borrow().is_some();
         json!({ "node": leader.to_string(), "address": address, "connected": connected })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use duolog_engine::ids::Lsn;
+
+    use super::*;
+
+    #[test]
+    fn the_second_copy_is_where_acks_come_from() {
+        let reading = |acked, chain, linked| {
+            let (end, acked, chain) = (Lsn(9), Lsn(acked), Lsn(chain));
+            ShardReading { end, durable: end, committed: end, acked, chain, linked }
+        };
+        let well = reading(9, 3, true);
+        assert_eq!(second_copy(&[well, well]), "peer");
+        assert_eq!(second_copy(&[well, reading(9, 3, false)]), "s3", "no connection");
+        assert_eq!(second_copy(&[reading(5, 9, true), well]), "s3", "connected, and silent");
+    }
 }

@@ -437,6 +437,7 @@ impl ShardLoop {
         if let Some(outbound) = &*member.outbound.borrow() {
             outbound.tell_committed(committed, end);
             outbound.report_progress(self, end);
+            outbound.look(self.now().mono.ms());
         }
         member.uploads.look(self);
     }

@@ -310,6 +310,16 @@ impl OutLink {
         !self.wire.is_dead() && self.link.borrow().is_caught_up(committed)
     }
 
+    /// Looks whether acks come.
+    pub fn look(&self, now: MonoMs) {
+        self.link.borrow_mut().look(now);
+    }
+
+    /// Whether acks have stayed away so long, ms, that they cannot be waited for.
+    pub fn is_silent(&self, now: MonoMs, limit_ms: u64) -> bool {
+        self.link.borrow().is_silent(now, limit_ms)
+    }
+
     /// Whether the follower is being sent older parts of the log.
     pub fn feeds(&self) -> bool {
         !self.live.get() && !self.wire.is_dead()

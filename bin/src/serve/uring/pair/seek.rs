@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use duolog_engine::ids::{LeaseEpoch, NodeId};
+use duolog_engine::ids::{LeaseEpoch, MonoMs, NodeId};
 use duolog_s3client::key::ObjectKey;
 
 use super::control::Control;
@@ -15,30 +15,30 @@ use crate::serve::cluster::store::{Ask, Lane, Told};
 
 /// Pause between two attempts to reach the other node.
 const RETRY: Duration = Duration::from_millis(200);
-/// Attempts with the address known before the bucket is asked for a newer one.
-const ATTEMPTS_PER_LOOK: u32 = 10;
+/// How old what the bucket told may be, ms. Counted in time, not in attempts: one to reach a host
+/// that is gone takes seconds, and meanwhile an operator may have put another node in its place.
+const KNOWN_MAX_MS: u64 = 2_000;
 /// Nodes that are not members and are tried, newest first.
 const NEWCOMERS_MAX: usize = 4;
 
 /// Runs for the life of the process. The bucket is asked only while nobody answers.
 pub(super) async fn run(control: Rc<Control>) {
-    let mut attempts = 0;
     let known = Rc::new(Known::default());
     loop {
         glommio::timer::sleep(RETRY).await;
         let Some(epoch) = leading(&control) else {
             control.outbound.close();
-            attempts = 0;
+            known.looked_at.set(None);
             continue;
         };
         if control.outbound.is_up() {
-            attempts = 0;
+            known.looked_at.set(None);
             continue;
         }
-        if known.targets.borrow().is_empty() || attempts % ATTEMPTS_PER_LOOK == 0 {
+        let fresh = |at: MonoMs| control.now().mono.since(at) < KNOWN_MAX_MS;
+        if known.targets.borrow().is_empty() || !known.looked_at.get().is_some_and(fresh) {
             known.look_again(&control);
         }
-        attempts += 1;
         let targets = known.targets.borrow().clone();
         for target in &targets {
             if leading(&control) == Some(epoch) && heartbeat::dial(&control, epoch, target).await {
@@ -56,6 +56,8 @@ pub(super) async fn run(control: Rc<Control>) {
 #[derive(Debug, Default)]
 struct Known {
     targets: RefCell<Vec<Target>>,
+    /// When the bucket was asked; not yet, since somebody was reached last.
+    looked_at: Cell<Option<MonoMs>>,
     looking: Cell<bool>,
 }
 
@@ -66,6 +68,7 @@ impl Known {
         if self.looking.replace(true) {
             return;
         }
+        self.looked_at.set(Some(control.now().mono));
         let (known, control) = (Rc::clone(self), Rc::clone(control));
         glommio::spawn_local(async move {
             let found = look(&control).await;

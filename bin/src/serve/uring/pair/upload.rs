@@ -94,10 +94,11 @@ impl Uploads {
         let Some((in_sync, proposal)) = member.members.get() else { return Wire::Away };
         let own = member.settings.identity.node;
         let committed = shard.shard.borrow().committed().lsn;
+        let (now, limit_ms) = (shard.now().mono.ms(), member.settings.timings.heartbeat_lease_ms());
         let outbound = member.outbound.borrow();
         let counts = |node| {
             let link = outbound.as_ref().filter(|link| link.node() == node);
-            link.is_some_and(|link| link.counts(committed))
+            link.is_some_and(|link| link.counts(committed) && !link.is_silent(now, limit_ms))
         };
         let mut sets = [Some(in_sync), proposal].into_iter().flatten();
         let covers = sets.all(|set| set.other(own).is_some_and(counts));
