@@ -41,10 +41,18 @@ pub enum UploadPermit {
 }
 
 impl Grant {
-    /// Whether acks and linearizable reads may leave at `now`.
+    /// Whether acks may leave at `now`.
     #[must_use]
     pub fn serves(&self, now: MonoMs) -> bool {
         now < self.serve_until
+    }
+
+    /// Whether linearizable reads may leave at `now` (Q5). Not while it hands over: the `Resign`
+    /// leaves when every shard has drained, and the grant is withdrawn in the same moment, which a
+    /// shard with much else to do may hear when the successor serves already (L11).
+    #[must_use]
+    pub fn answers_reads(&self, now: MonoMs) -> bool {
+        self.admits(now)
     }
 
     /// Whether new appends may enter at `now`.
@@ -80,9 +88,11 @@ mod tests {
             upload_until: MonoMs(30_000),
         };
         assert!(grant.serves(MonoMs(999)) && grant.admits(MonoMs(999)));
+        assert!(grant.answers_reads(MonoMs(999)) && !grant.answers_reads(MonoMs(1000)));
         assert!(!grant.serves(MonoMs(1000)) && !grant.admits(MonoMs(1000)));
         grant.admission = Admission::Closed;
         assert!(grant.serves(MonoMs(999)) && !grant.admits(MonoMs(999)));
+        assert!(!grant.answers_reads(MonoMs(999)), "L11: it hands over");
         assert_eq!(grant.upload(MonoMs(15_000)), UploadPermit::Go);
         assert_eq!(grant.upload(MonoMs(15_001)), UploadPermit::GoAndAskRenewal);
         assert_eq!(grant.upload(MonoMs(29_999)), UploadPermit::GoAndAskRenewal);

@@ -57,6 +57,12 @@ impl Link {
         self.acked
     }
 
+    /// Bytes sent and not acked: at most the window and the block that was begun within it.
+    #[must_use]
+    pub const fn unacked_bytes(&self) -> usize {
+        self.unacked_bytes
+    }
+
     /// Whether a block may be sent now. One always may when nothing is under way, however large.
     #[must_use]
     pub fn has_room(&self) -> bool {

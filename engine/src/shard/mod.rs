@@ -249,6 +249,12 @@ impl Shard {
         self.in_flight
     }
 
+    /// Bytes of their requests.
+    #[must_use]
+    pub const fn in_flight_bytes(&self) -> usize {
+        self.in_flight_bytes
+    }
+
     /// Whether a block waits for [`Event::Flush`]: at once when the disk is free; a second one
     /// beside a write under way only when it is large. Small groups would cost more processor time
     /// than their wait costs latency (measured, docs/adr/0003), large ones keep the disk busy.

@@ -8,7 +8,7 @@ use duolog_engine::ids::{IdempotencyKey, Revision, StreamId};
 use duolog_engine::shard::{Outcome, Refusal, StreamEnd};
 
 use super::node::ToNode;
-use super::plan::{Plan, Profile};
+use super::plan::{Mistake, Plan, Profile};
 use super::world::{Due, World};
 
 /// How many streams there are.
@@ -203,8 +203,11 @@ impl World {
     /// A linearizable read of a stream's end: the leader's, under its grant.
     pub fn read(&mut self, node: usize, client: usize, stream: usize) {
         let now = self.nodes[node].now(self.now_us).mono.ms();
+        let hands_over = self.makes(Mistake::ReadsWhileHandingOver);
         let process = self.process(node);
-        let leads = process.grant.is_some_and(|grant| grant.serves(now));
+        let leads = process.grant.is_some_and(|grant| {
+            if hands_over { grant.serves(now) } else { grant.answers_reads(now) }
+        });
         let id = StreamId::of(stream_name(stream).as_bytes());
         let StreamEnd::Known(end) = process.shard.stream_end(id) else {
             panic!("D7: all heads stay in memory");

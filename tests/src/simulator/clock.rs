@@ -4,7 +4,7 @@
 use duolog_engine::ids::{MonoUs, Now, WallMs};
 
 /// Wall time at the beginning of every run, ms since 1970.
-const WALL_MS: u64 = 1_800_000_000_000;
+pub const WALL_MS: u64 = 1_800_000_000_000;
 const MILLION: u64 = 1_000_000;
 
 /// See the module.

@@ -7,7 +7,7 @@ use duolog_lease::event::{Condition, Event, Heartbeat, ReadResult, Version, Writ
 use duolog_lease::grant::Grant;
 use duolog_lease::ids::{CallId, ETag, MonoMs, Now, WallMs};
 use duolog_lease::report::{Report, What};
-use duolog_lease::status::FenceReason;
+use duolog_lease::status::{FenceReason, Status};
 use duolog_net::peer::{PeerHeartbeat, PeerHeartbeatAcked, PeerRefused, PeerResign};
 
 use super::node::{CLUSTER, ToNode, ToShard};
@@ -17,8 +17,12 @@ use super::world::World;
 
 /// How long a message between two threads of a process takes, us.
 pub const MESSAGE_US: u64 = 5;
+/// The same when the shard's thread has much else to do, at most.
+const MESSAGE_MAX_US: u64 = 1_000_000;
 /// How long a promise takes to become durable, us.
 const PROMISE_US: u64 = 1_000;
+/// The same on a bad day, at most.
+const PROMISE_MAX_US: u64 = 300_000;
 
 impl World {
     fn lease_now(&self, node: usize) -> Now {
@@ -36,16 +40,41 @@ impl World {
             self.digest.add(&(node, &action));
             self.lease_act(node, action);
         }
+        let lease_now = self.lease_now(node);
+        let process = self.process(node);
+        let status = process.lease.status(lease_now);
+        process.challenge.take_if(|_| status != Status::Fenced(FenceReason::Challenging));
         self.check_lease(node);
         if let Some(at) = self.process(node).lease.timer() {
-            let due = self.nodes[node].clock.true_time(at.0 * 1000, self.now_us);
-            self.node_at(node, due, ToNode::LeaseTimer);
+            self.set_lease_timer(node, at);
+        }
+    }
+
+    fn set_lease_timer(&mut self, node: usize, at: MonoMs) {
+        let due = self.nodes[node].clock.true_time(at.0 * 1000, self.now_us);
+        self.node_at(node, due, ToNode::LeaseTimer(at));
+    }
+
+    /// The timer set for `at`. It comes too early when the clock became slower meanwhile; it is set
+    /// anew then.
+    pub fn lease_timer(&mut self, node: usize, at: MonoMs) {
+        if self.process(node).lease.timer() != Some(at) {
+            return;
+        }
+        if at <= self.lease_now(node).mono {
+            self.lease_step(node, Event::Tick);
+        } else {
+            self.set_lease_timer(node, at);
         }
     }
 
     /// A message from the control to the shard.
     fn tell(&mut self, node: usize, message: ToShard) {
-        self.soon(node, MESSAGE_US, ToNode::Shard(message));
+        let busy = self.nodes[node].busy && self.chance.percent(80);
+        let us = if busy { self.chance.below(MESSAGE_MAX_US) } else { MESSAGE_US };
+        let at = (self.now_us + us).max(self.process(node).heard_us);
+        self.process(node).heard_us = at;
+        self.node_at(node, at, ToNode::Shard(message));
     }
 
     /// An event for the lease machine, from elsewhere in the process.
@@ -60,13 +89,24 @@ impl World {
                 self.ask(node, Ask::Get(Key::Lease), Asker::LeaseRead(call));
             }
             Action::WriteLease { call, condition, document, .. } => {
+                let process = self.process(node);
+                if process.lease.reign().is_none() {
+                    process.challenge = Some(document.epoch);
+                }
                 self.write_lease(node, call, &condition, document.encode());
             }
             Action::PersistPromise { epoch } => {
-                self.soon(node, PROMISE_US, ToNode::Promised(epoch));
+                let slow = !self.healing && self.chance.percent(10);
+                let us = if slow { self.chance.below(PROMISE_MAX_US) } else { PROMISE_US };
+                // One thread writes them, one after the other.
+                let at = (self.now_us + us).max(self.process(node).promised_us);
+                self.process(node).promised_us = at;
+                self.node_at(node, at, ToNode::Promised(epoch));
             }
             Action::SendHeartbeat { epoch, sent, wall } => self.beat(node, epoch, sent, wall),
             Action::AckHeartbeat { to, epoch, sent } => {
+                self.check_promised(node, epoch);
+                self.check_not_challenging(node, epoch);
                 let wall = self.nodes[node].now(self.now_us).wall;
                 let acked = PeerHeartbeatAcked { epoch, from: id, sent, wall };
                 if let Some(conn) = self.beat_in_of(node, to) {
@@ -89,6 +129,7 @@ impl World {
                 self.tell(node, ToShard::Members(in_sync, proposal));
             }
             Action::StartPromotion { epoch, in_sync } => {
+                self.check_promised(node, epoch);
                 self.tell(node, ToShard::Members(in_sync, None));
                 self.tell(node, ToShard::Promote(epoch));
             }
@@ -155,7 +196,7 @@ impl World {
         match &report.what {
             What::FollowerReachable => self.tell(node, ToShard::Reachable(true)),
             What::FollowerUnreachable => self.tell(node, ToShard::Reachable(false)),
-            What::Challenges(_) => self.saw("a node challenges"),
+            What::Challenges(_) => self.challenged(node),
             What::ChallengeLost(_) => self.saw("a challenge is lost"),
             What::ChallengeGivenUp => self.saw("a challenge is given up"),
             What::ChallengeOverwritten(_) => self.saw("a challenge is overwritten"),
@@ -212,7 +253,7 @@ impl World {
     /// The promise is on disk.
     pub fn promise_durable(&mut self, node: usize, epoch: LeaseEpoch) {
         if !self.makes(Mistake::PromiseForgotten) {
-            assert!(epoch >= self.nodes[node].promised, "L1: promises only grow");
+            self.check_promise_grows(node, epoch);
             self.nodes[node].promised = epoch;
         }
         self.lease_step(node, Event::PromisePersisted { epoch });

@@ -21,6 +21,14 @@ pub enum Fault {
     CutOff(usize),
     /// The bucket is slow.
     Slow,
+    /// Its answers to this node take nearly as long as the node waits.
+    Sluggish(usize),
+    /// What its control tells its shard is heard late.
+    Busy(usize),
+    /// Writes to its disk take seconds.
+    SlowDisk(usize),
+    /// The node's process is stopped.
+    Frozen(usize),
 }
 
 impl World {
@@ -32,45 +40,66 @@ impl World {
         let pause = self.chance.between(50, self.plan.fault_pause_ms);
         self.after(pause * 1000, Due::Fault);
         let node = self.chance.index(2);
-        match self.chance.below(16) {
+        match self.chance.below(30) {
             0..4 => self.crash(node),
             4 => {
                 self.crash(0);
                 self.crash(1);
                 self.saw("both nodes are down");
             }
-            5..7 => self.begin(Fault::Blocked(node)),
+            5..7 => self.begin_some(Fault::Blocked(node)),
             7 => {
-                self.begin(Fault::Blocked(0));
-                self.begin(Fault::Blocked(1));
+                self.begin_some(Fault::Blocked(0));
+                self.begin_some(Fault::Blocked(1));
                 self.saw("the nodes do not reach each other");
             }
-            8 => self.begin(Fault::Outage),
-            9 => self.begin(Fault::CutOff(node)),
-            10 => self.begin(Fault::Slow),
-            11..13 => self.freeze(node),
+            8 => self.begin_some(Fault::Outage),
+            9 => self.begin_some(Fault::CutOff(node)),
+            10 => self.begin_some(Fault::Slow),
+            11..13 => self.begin_some(Fault::Frozen(node)),
             13 => self.turn_clock(node),
             14 => self.reset_connections(),
+            15..28 => self.contest(),
+            28 => self.begin_some(Fault::SlowDisk(node)),
             _ if self.nodes[node].process.is_some() => self.soon(node, 1, ToNode::Resign),
             _ => {}
         }
     }
 
-    fn lasts_us(&mut self) -> u64 {
+    fn begin_some(&mut self, fault: Fault) {
         let max_ms = self.chance.pick(&[200, 1_000, 3_000, 12_000]);
-        self.chance.between(50, max_ms) * 1000
+        let lasts_ms = self.chance.between(50, max_ms);
+        self.begin(fault, lasts_ms);
     }
 
-    fn begin(&mut self, fault: Fault) {
-        self.trace.note(self.now_us, "fault", || format!("{fault:?}"));
+    /// A fault that begins in `in_ms` and lasts `lasts_ms`.
+    pub fn begin_in(&mut self, in_ms: u64, fault: Fault, lasts_ms: u64) {
+        self.after(in_ms * 1000, Due::Begin(fault, lasts_ms));
+    }
+
+    /// A fault that lasts `lasts_ms`.
+    pub fn begin(&mut self, fault: Fault, lasts_ms: u64) {
+        let us = lasts_ms * 1000;
+        if self.healing {
+            return;
+        }
+        self.trace.note(self.now_us, "fault", || format!("{fault:?} for {lasts_ms} ms"));
         match fault {
             Fault::Blocked(node) => self.network.blocked[node] = true,
             Fault::Outage => self.bucket.outage = true,
             Fault::CutOff(node) => self.bucket.cut_off[node] = true,
             Fault::Slow => self.bucket.slowness = 20,
-            Fault::Down(_) => {}
+            Fault::Sluggish(node) => self.bucket.sluggish[node] = true,
+            Fault::Busy(node) => self.nodes[node].busy = true,
+            Fault::SlowDisk(node) => self.nodes[node].slow_disk = true,
+            Fault::Frozen(node) => return self.freeze(node, us),
+            Fault::Down(node) => {
+                if self.nodes[node].process.is_none() {
+                    return;
+                }
+                self.go_down(node);
+            }
         }
-        let us = self.lasts_us();
         self.after(us, Due::EndOf(fault));
     }
 
@@ -79,7 +108,10 @@ impl World {
         self.trace.note(self.now_us, "fault", || format!("the end of {fault:?}"));
         match fault {
             Fault::Down(node) if self.nodes[node].process.is_none() => self.start(node),
-            Fault::Down(_) => {}
+            Fault::Down(_) | Fault::Frozen(_) => {}
+            Fault::Sluggish(node) => self.bucket.sluggish[node] = false,
+            Fault::Busy(node) => self.nodes[node].busy = false,
+            Fault::SlowDisk(node) => self.nodes[node].slow_disk = false,
             Fault::Blocked(node) => self.network.blocked[node] = false,
             Fault::Outage => self.bucket.outage = false,
             Fault::CutOff(node) => self.bucket.cut_off[node] = false,
@@ -88,13 +120,14 @@ impl World {
     }
 
     fn crash(&mut self, node: usize) {
-        if self.nodes[node].process.is_none() {
-            return;
-        }
+        self.begin_some(Fault::Down(node));
+    }
+
+    fn go_down(&mut self, node: usize) {
         let power = self.chance.percent(40);
         self.saw(if power { "the power fails" } else { "a node is killed" });
         let state = &mut self.nodes[node];
-        let process = state.process.take().expect("looked at above");
+        let process = state.process.take().expect("it runs");
         state.disk.crash(if power { Crash::Power } else { Crash::Kill });
         if process.promoting.is_some() {
             self.saw("a node goes down between its challenge and its Open");
@@ -115,33 +148,30 @@ impl World {
         }
         self.nodes[node].life += 1;
         self.forget_requests(node);
-        self.begin(Fault::Down(node));
     }
 
-    fn freeze(&mut self, node: usize) {
+    fn freeze(&mut self, node: usize, us: u64) {
         if self.nodes[node].process.is_some() {
-            let until = self.now_us + self.lasts_us();
-            self.trace.note(self.now_us, "fault", || format!("node {} stops", node + 1));
-            self.nodes[node].frozen = Some(until);
+            self.nodes[node].frozen = Some(self.now_us + us);
             self.saw("a node is stopped and goes on");
         }
     }
 
     fn turn_clock(&mut self, node: usize) {
         let now_us = self.now_us;
-        let (rate, ahead_ms) = match self.plan.profile {
+        let (rate, ahead_ms): (u64, i64) = match self.plan.profile {
             // Together they stay within the drift that the settings allow.
-            Profile::Bounded => {
-                (self.chance.between(MILLION - 200, MILLION + 200), self.chance.between(0, 200))
-            }
+            Profile::Bounded => (
+                self.chance.between(MILLION - 200, MILLION + 200),
+                self.chance.pick(&[0, 100, 230]),
+            ),
             Profile::Arbitrary => {
                 let rates = [MILLION / 4, MILLION / 2, MILLION, 2 * MILLION, 4 * MILLION];
                 (self.chance.pick(&rates), self.chance.pick(&[0, 0, 400, 5_000, 3_600_000]))
             }
         };
         self.trace.note(now_us, "fault", || format!("node {}: clock {rate} {ahead_ms}", node + 1));
-        let ahead = i64::try_from(ahead_ms).expect("an hour fits");
-        let ahead = if self.chance.percent(50) { ahead } else { -ahead };
+        let ahead = if self.chance.percent(50) { ahead_ms } else { -ahead_ms };
         self.nodes[node].clock.set_rate(now_us, rate);
         self.nodes[node].clock.set_wall(ahead);
     }
@@ -166,10 +196,13 @@ impl World {
         self.network.blocked = [false, false];
         self.bucket.outage = false;
         self.bucket.cut_off = [false, false];
+        self.bucket.sluggish = [false, false];
         self.bucket.slowness = 1;
         for node in [0, 1] {
             let now_us = self.now_us;
             self.nodes[node].frozen = None;
+            self.nodes[node].busy = false;
+            self.nodes[node].slow_disk = false;
             self.nodes[node].clock.set_rate(now_us, MILLION);
             self.nodes[node].clock.set_wall(0);
             if self.nodes[node].process.is_none() {

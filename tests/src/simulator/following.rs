@@ -172,6 +172,7 @@ impl World {
             link.acked = Some(durable);
             let conn = link.conn;
             let acked = PeerAcked { epoch, durable, committed };
+            self.check_not_challenging(node, epoch);
             self.say(node, conn, |frame| acked.encode(frame));
         }
     }

@@ -10,6 +10,7 @@ mod checks;
 mod clients;
 mod clock;
 mod collecting;
+mod contest;
 mod control;
 mod faults;
 mod following;
@@ -22,6 +23,7 @@ mod promoting;
 mod shard;
 mod store;
 mod trace;
+mod uploading;
 mod world;
 
 use std::collections::BTreeMap;

@@ -30,6 +30,13 @@ pub struct Conn {
     stuck_since: [Option<u64>; 2],
 }
 
+impl Conn {
+    /// Bytes under way from one end.
+    pub fn under_way_bytes(&self, side: Side) -> usize {
+        self.under_way[side].iter().map(Vec::len).sum()
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Network {
@@ -72,6 +79,7 @@ impl World {
         let at = (now + delay).max(known.last_us[side]);
         known.last_us[side] = at;
         self.at(at, Due::Wire { conn, from: side });
+        self.check_wire(conn, side);
         true
     }
 
@@ -86,6 +94,9 @@ impl World {
             let since = *known.stuck_since[from].get_or_insert(now);
             if now - since >= USER_TIMEOUT_US {
                 self.saw("a sender gives a silent connection up");
+                // The other end sends nothing, perhaps, and asks whether anybody is there.
+                let at = now + KEEP_ALIVE_US;
+                self.at(at, Due::Closed { conn, side: 1 - from, since: 0 });
                 return self.end_reached(conn, from);
             }
             return self.at(now + RETRANSMIT_US, Due::Wire { conn, from });

@@ -23,11 +23,12 @@ use duolog_net::peer::PeerReader;
 use super::clock::Clock;
 use super::collecting::Collecting;
 use super::following::InLink;
-use super::leading::{OutLink, Uploading};
+use super::leading::OutLink;
 use super::network::ConnId;
 use super::plan::{Plan, Planted};
 use super::promoting::Promoting;
 use super::store::{Asker, Told};
+use super::uploading::Uploading;
 use crate::sim::chance::Chance;
 use crate::sim::disk::{SimDisk, WriteId};
 
@@ -37,6 +38,8 @@ pub const LAYOUT: Layout = Layout { segment_size_bytes: 64 << 10, align_bytes: 4
 pub const IDENTITY: LogIdentity = LogIdentity { cluster: CLUSTER, shard: SHARD };
 /// Appends that a shard may have in flight.
 pub const IN_FLIGHT_MAX: usize = 100;
+/// Their bytes.
+pub const IN_FLIGHT_MAX_BYTES: usize = 1 << 20;
 
 /// What a shard is told by the control, in order.
 #[derive(Clone, Debug)]
@@ -58,7 +61,8 @@ pub enum ToShard {
 #[derive(Clone, Debug)]
 pub enum ToNode {
     Lease(LeaseEvent),
-    LeaseTimer,
+    /// The lease machine's timer, as it was set.
+    LeaseTimer(MonoMs),
     Shard(ToShard),
     Flush,
     Written(WriteId, Lsn),
@@ -140,6 +144,12 @@ pub struct Process {
     pub preparing: usize,
     /// How often the log was cut, and its machine made anew, in this life.
     pub cuts: u32,
+    /// When the last message of the control reaches the shard, us.
+    pub heard_us: u64,
+    /// When the last promise is durable, us.
+    pub promised_us: u64,
+    /// The challenge that has left, while its outcome is open.
+    pub challenge: Option<LeaseEpoch>,
 }
 
 /// See the module.
@@ -153,6 +163,10 @@ pub struct Node {
     pub life: u32,
     /// Until then the process does not run.
     pub frozen: Option<u64>,
+    /// Its shard hears late what its control says.
+    pub busy: bool,
+    /// Writes to its disk take long.
+    pub slow_disk: bool,
     pub process: Option<Box<Process>>,
     /// What it last held for committed.
     pub committed: Lsn,
@@ -185,7 +199,7 @@ impl Node {
             hot_streams_max: 1000,
             recent_max_bytes: 32 << 10,
             in_flight_max: IN_FLIGHT_MAX,
-            in_flight_max_bytes: 1 << 20,
+            in_flight_max_bytes: IN_FLIGHT_MAX_BYTES,
         };
         let mut chance = Chance::new(plan.seed, ["disk 1", "disk 2"][index]);
         Self {
@@ -197,6 +211,8 @@ impl Node {
             mark: None,
             life: 0,
             frozen: None,
+            busy: false,
+            slow_disk: false,
             process: None,
             committed: Lsn(0),
         }
@@ -263,6 +279,9 @@ impl Node {
             told_covered: None,
             preparing: 0,
             cuts: 0,
+            heard_us: 0,
+            promised_us: 0,
+            challenge: None,
         }
     }
 

@@ -51,6 +51,8 @@ pub enum Mistake {
     HashesNotCompared,
     /// D4: the mark on disk names what is not committed.
     MarkTooHigh,
+    /// L11, Q5: a shard that has drained answers linearizable reads.
+    ReadsWhileHandingOver,
     /// A rule of the lease machine.
     Lease(LeaseMistake),
 }
@@ -67,7 +69,7 @@ impl Rules for Planted {
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 38] = [
         Self::NoSeal,
         Self::OpenNotAwaited,
         Self::PromiseForgotten,
@@ -85,15 +87,27 @@ impl Mistake {
         Self::GarbageUnconditional,
         Self::HashesNotCompared,
         Self::MarkTooHigh,
+        Self::ReadsWhileHandingOver,
         Self::Lease(LeaseMistake::RestartKeepsEpoch),
         Self::Lease(LeaseMistake::EpochNotRaised),
+        Self::Lease(LeaseMistake::AckWhileChallenging),
+        Self::Lease(LeaseMistake::StopNotAwaited),
         Self::Lease(LeaseMistake::StopForgotten),
+        Self::Lease(LeaseMistake::OutsiderChallenges),
         Self::Lease(LeaseMistake::UnknownMeansWon),
+        Self::Lease(LeaseMistake::TokensNotCompared),
+        Self::Lease(LeaseMistake::GivenUpLeads),
+        Self::Lease(LeaseMistake::LeaseFromAck),
         Self::Lease(LeaseMistake::LeaseFromAnswer),
+        Self::Lease(LeaseMistake::NoFenceMargin),
         Self::Lease(LeaseMistake::S3ExpiryIgnored),
+        Self::Lease(LeaseMistake::RestartWaitSkipped),
         Self::Lease(LeaseMistake::ConflictIgnored),
+        Self::Lease(LeaseMistake::ResignEpochUnchecked),
+        Self::Lease(LeaseMistake::ServeAfterResign),
         Self::Lease(LeaseMistake::ProposalUncounted),
         Self::Lease(LeaseMistake::PromiseUnchecked),
+        Self::Lease(LeaseMistake::PromiseNotAwaited),
     ];
 
     /// What it makes of the lease machine.
@@ -147,7 +161,7 @@ impl Plan {
     pub fn new(seed: u64, profile: Profile, faulty_ms: u64) -> Self {
         let mut chance = Chance::new(seed, "plan");
         let values = TimingValues {
-            s3_lease_duration_ms: chance.pick(&[5_000, 10_000, 30_000]),
+            s3_lease_duration_ms: chance.pick(&[3_000, 3_000, 5_000, 10_000, 30_000]),
             ..TimingValues::default()
         };
         Self {

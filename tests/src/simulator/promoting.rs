@@ -15,10 +15,11 @@ use duolog_engine::replica::promotion::{
 use duolog_engine::shard::Event as ShardEvent;
 use duolog_lease::event::{Event as LeaseEvent, PromotionFailure};
 
-use super::leading::{ReignLog, id_of, place_of, put_outcome};
+use super::leading::ReignLog;
 use super::node::{CLUSTER, SHARD, ToNode};
 use super::plan::Mistake;
 use super::store::{Ask, Asker, Key, Told};
+use super::uploading::{id_of, place_of, put_outcome};
 use super::world::World;
 
 /// A promotion under way.

@@ -11,6 +11,8 @@ use super::plan::Mistake;
 use super::world::World;
 use crate::sim::disk::{WriteId, image};
 
+/// Longest write to a disk that is very slow, us.
+const SLOW_DISK_US: u64 = 2_500_000;
 /// Longest making of a segment, us.
 const PREPARE_MAX_US: u64 = 3_000;
 /// How long a mark takes to become durable, us.
@@ -106,7 +108,9 @@ impl World {
         let image = image(header.as_ref(), blocks, LAYOUT.align_bytes as usize);
         let offset = if header.is_some() { 0 } else { place.offset };
         let write = self.nodes[node].disk.begin_write(place.generation, offset, image);
-        let us = self.chance.between(10, self.plan.disk_us);
+        let slow = self.nodes[node].slow_disk;
+        let max_us = if slow { SLOW_DISK_US } else { self.plan.disk_us };
+        let us = self.chance.between(10, max_us);
         if self.makes(Mistake::DurableTooEarly) {
             let early = Event::BlockWritten { first_lsn };
             let now = self.nodes[node].now(self.now_us);

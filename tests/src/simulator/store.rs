@@ -57,6 +57,8 @@ pub struct Bucket {
     pub outage: bool,
     /// This node does not reach it.
     pub cut_off: [bool; 2],
+    /// Answers to this node take nearly as long as it waits.
+    pub sluggish: [bool; 2],
     /// So many times slower than usual.
     pub slowness: u64,
 }
@@ -113,6 +115,8 @@ enum Fate {
     Lost,
     /// The caller gives up, and then it lands.
     Late,
+    /// The answer comes when the caller nearly gives up.
+    Slow,
 }
 
 impl World {
@@ -125,7 +129,10 @@ impl World {
         let fate = if self.bucket.outage || self.bucket.cut_off[node] {
             Fate::Lost
         } else if self.chance.percent(faulty) {
-            self.chance.pick(&[Fate::Refused, Fate::AnswerLost, Fate::Lost, Fate::Late])
+            let fates = [Fate::Refused, Fate::AnswerLost, Fate::Lost, Fate::Late, Fate::Slow];
+            self.chance.pick(&fates)
+        } else if self.bucket.sluggish[node] && self.chance.percent(70) {
+            Fate::Slow
         } else {
             Fate::Well
         };
@@ -134,6 +141,13 @@ impl World {
             Fate::Well => {
                 let due = Due::Land { ask, caller: Some((caller, back, home)), late: false };
                 self.after(there, due);
+            }
+            Fate::Slow => {
+                self.saw("an answer comes at the last moment");
+                let all = self.chance.between(CALL_MAX_US / 4, CALL_MAX_US - 1);
+                let there = self.chance.between(1, all);
+                let caller = Some((caller, back, all - there));
+                self.after(there, Due::Land { ask, caller, late: false });
             }
             Fate::Refused => self.answer_later(there + home, caller, back, Told::Unknown),
             Fate::AnswerLost => {

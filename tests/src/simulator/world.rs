@@ -42,6 +42,7 @@ pub enum Due {
     Land { ask: Ask, caller: Option<((usize, u32), Asker, u64)>, late: bool },
     Client(usize),
     Fault,
+    Begin(Fault, u64),
     EndOf(Fault),
     Look,
 }
@@ -186,6 +187,7 @@ impl World {
             Due::Land { ask, caller, late } => self.land(&ask, caller, late),
             Due::Client(client) => self.client(client),
             Due::Fault => self.fault(),
+            Due::Begin(fault, lasts_ms) => self.begin(fault, lasts_ms),
             Due::EndOf(fault) => self.end_fault(fault),
             Due::Look => {
                 self.done = self.healing && self.ailment().is_none();
@@ -204,12 +206,7 @@ impl World {
         }
         match what {
             ToNode::Lease(event) => self.lease_step(node, event),
-            ToNode::LeaseTimer => {
-                let now = self.nodes[node].now(self.now_us).mono.ms();
-                if self.process(node).lease.timer().is_some_and(|at| at <= now) {
-                    self.lease_step(node, LeaseEvent::Tick);
-                }
-            }
+            ToNode::LeaseTimer(at) => self.lease_timer(node, at),
             ToNode::Shard(message) => self.hear(node, message),
             ToNode::Flush => {
                 self.process(node).flush_due = false;

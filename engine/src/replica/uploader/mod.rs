@@ -213,6 +213,12 @@ impl Uploader {
         (self.stored_objects, self.stored_bytes)
     }
 
+    /// Blocks that wait for an object, and their bytes: what the shard has in flight, at most.
+    #[must_use]
+    pub fn waiting(&self) -> (usize, u64) {
+        (self.closed.len(), self.closed_bytes)
+    }
+
     /// The chain as far as it is known to be stored: all objects with lower numbers are, and the
     /// last of them ends at the LSN.
     #[must_use]

@@ -108,7 +108,7 @@ impl Member {
 
     /// Whether the log may be read as the cluster's newest: this node leads and its grant holds.
     pub fn leads(&self, shard: &ShardLoop) -> bool {
-        self.grant.get().is_some_and(|grant| grant.serves(shard.now().mono.ms()))
+        self.grant.get().is_some_and(|grant| grant.answers_reads(shard.now().mono.ms()))
     }
 
     /// What this node is to clients.
