@@ -73,7 +73,7 @@ impl Rules for Planted {
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::NoSeal,
         Self::OpenNotAwaited,
         Self::PromiseForgotten,
@@ -102,6 +102,7 @@ impl Mistake {
         Self::Lease(LeaseMistake::OutsiderChallenges),
         Self::Lease(LeaseMistake::UnknownMeansWon),
         Self::Lease(LeaseMistake::TokensNotCompared),
+        Self::Lease(LeaseMistake::GivenUpLeads),
         Self::Lease(LeaseMistake::LeaseFromAck),
         Self::Lease(LeaseMistake::LeaseFromAnswer),
         Self::Lease(LeaseMistake::NoFenceMargin),
