@@ -18,18 +18,22 @@ const SEEDS: u64 = 100;
 /// With so many every situation has to come up.
 const SEEDS_FOR_ALL: u64 = 2_000;
 /// A planted mistake is found within so many seeds of each profile.
-const SEEDS_PER_MISTAKE: u64 = 600;
+const SEEDS_PER_MISTAKE: u64 = 1_500;
 /// Simulated time with faults, ms.
 const FAULTY_MS: u64 = 60_000;
 const PROFILES: [Profile; 2] = [Profile::Bounded, Profile::Arbitrary];
 
 /// Situations without which the seeds would prove less than they seem to.
 const SITUATIONS: &[&str] = &[
+    "a bit of a disk turns over",
     "a challenge is given up",
     "a challenge is lost",
+    "a challenger hears its leader again",
     "a client does not learn what became of its append",
     "a clock is too far off",
     "a connection is reset",
+    "a disk is full",
+    "a follower acks heartbeats and no block",
     "a follower is linked",
     "a follower is sent blocks from the disk",
     "a follower is told of the chain",
@@ -42,31 +46,36 @@ const SITUATIONS: &[&str] = &[
     "a lease is extended after it ran out",
     "a lease runs out",
     "a linearizable read",
-    "a challenger hears its leader again",
-    "an answer comes at the last moment",
-    "several faults at once",
     "a log goes on in the next segment",
     "a log is cut",
+    "a machine is suspended with its clock",
     "a node goes down between its challenge and its Open",
     "a node is killed",
+    "a node is replaced",
     "a node is stopped and goes on",
-    "a PUT landed after its caller had given it up",
     "a promotion applies blocks of a chain",
     "a promotion cuts",
+    "a PUT landed after its caller had given it up",
+    "a reader goes on at the other node",
     "a refusal arrives",
+    "a reign is opened",
     "a retry is answered as before",
     "a retry is answered from the disk",
-    "a reign is opened",
     "a run with many appends",
     "a Seal is stored",
     "a Seal meets an object",
     "a sender gives a silent connection up",
+    "a write fails",
+    "a write goes to another place",
+    "an answer comes at the last moment",
     "an append is acked by the chain",
     "an append is acked by the wire",
     "an object is deleted",
     "an Open meets a Seal",
     "an upload asks for a renewal",
     "both nodes are down",
+    "damage keeps a node from starting",
+    "several faults at once",
     "the chain covers",
     "the nodes do not reach each other",
     "the power fails",

@@ -28,7 +28,7 @@ use serde_json::{Value as Json, json};
 use act::{Order, act};
 use scenario::Scenario;
 use supervise::{Ground, Supervisor};
-use table::{TABLE, find};
+use table::{all, find};
 
 /// Real nodes, an embedded S3, real faults, and the reckoning.
 #[derive(Debug, Parser)]
@@ -171,8 +171,8 @@ impl Series {
 
 fn run(run: Run) -> ExitCode {
     let chosen: Vec<&Scenario> = match run.scenario.as_str() {
-        "all" => TABLE.iter().collect(),
-        "short" => TABLE.iter().filter(|scenario| scenario.short).collect(),
+        "all" => all().collect(),
+        "short" => all().filter(|scenario| scenario.short).collect(),
         name => find(name).into_iter().collect(),
     };
     if chosen.is_empty() {
@@ -193,11 +193,13 @@ fn run(run: Run) -> ExitCode {
 fn soak(soak: Soak) -> ExitCode {
     let (watch, limit) = (Stopwatch::start(), Duration::from_secs(60 * soak.minutes));
     let mut chance = Chance::new(soak.seed, "soak");
+    let scenarios: Vec<&Scenario> = all().collect();
     let medley = find("medley").expect("it is in the table");
     let mut series = Series::begin(soak.place);
     let mut seed = soak.seed;
     while watch.elapsed() < limit {
-        let scenario = if chance.percent(50) { medley } else { &TABLE[chance.index(TABLE.len())] };
+        let scenario =
+            if chance.percent(50) { medley } else { scenarios[chance.index(scenarios.len())] };
         if !series.run(scenario, seed) {
             break;
         }
@@ -209,7 +211,7 @@ fn soak(soak: Soak) -> ExitCode {
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Task::List => {
-            TABLE.iter().for_each(|scenario| println!("{}", scenario.name));
+            all().for_each(|scenario| println!("{}", scenario.name));
             ExitCode::SUCCESS
         }
         Task::Run(chosen) => run(chosen),

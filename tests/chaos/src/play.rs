@@ -148,15 +148,10 @@ impl Play {
             self.journal.note("step", json!({ "text": format!("{step:?}") }));
         }
         self.look_for_the_dead();
+        if self.wait_for(step) {
+            return;
+        }
         match step {
-            Step::Acked(more) => self.pair.until_acked(self.crowd(), more),
-            Step::AckedBy(copies, more) => {
-                self.pair.until_acked_by(self.crowd(), copies, more);
-            }
-            Step::Wait(least, most) => {
-                pause(Duration::from_millis(self.chance.between(least, most)));
-            }
-            Step::NoAcks(ms) => self.no_acks(Duration::from_millis(ms)),
             Step::Kill(who) => self.end(who, Pair::kill),
             Step::Stop(who) => self.end(who, |pair, node| {
                 // One that is stopped in its tracks would not hear of it.
@@ -185,6 +180,45 @@ impl Play {
             Step::Disk(who, fate) => self.disk(who, fate),
             Step::HandOver => self.hand_over(),
             Step::Replace(who) => self.replace(who),
+            Step::Mend => self.mend(),
+            Step::Within(limit_ms, steps) => {
+                let watch = Stopwatch::start();
+                self.act(steps);
+                let took = watch.elapsed();
+                assert!(took < Duration::from_millis(limit_ms), "{took:?} for {steps:?}");
+            }
+            Step::Times(count, steps) => (0..count).for_each(|_| self.act(steps)),
+            Step::Replay => self.replay(),
+            Step::Connect(count) => self.connect(count),
+            Step::Contend(count, goal) => {
+                self.contests += 1;
+                let told = contend(self.addresses(), self.contests, count, goal);
+                self.ledger.join(told);
+            }
+            Step::Medley(rounds) => (0..rounds).for_each(|_| self.medley(&[])),
+            Step::MedleyWith(more, rounds) => (0..rounds).for_each(|_| self.medley(more)),
+            Step::Acked(_)
+            | Step::AckedBy(..)
+            | Step::Wait(..)
+            | Step::NoAcks(_)
+            | Step::Logged(..)
+            | Step::Leads(_)
+            | Step::Deposed(_)
+            | Step::Whole => unreachable!("it was waited for"),
+        }
+    }
+
+    /// Waits for what the step waits for; false if it is one that does something.
+    fn wait_for(&mut self, step: Step) -> bool {
+        match step {
+            Step::Acked(more) => self.pair.until_acked(self.crowd(), more),
+            Step::AckedBy(copies, more) => {
+                self.pair.until_acked_by(self.crowd(), copies, more);
+            }
+            Step::Wait(least, most) => {
+                pause(Duration::from_millis(self.chance.between(least, most)));
+            }
+            Step::NoAcks(ms) => self.no_acks(Duration::from_millis(ms)),
             Step::Logged(who, event) => {
                 let node = self.who(who);
                 let before = self.pair.logged(node, event);
@@ -203,24 +237,9 @@ impl Play {
                 });
             }
             Step::Whole => self.whole(),
-            Step::Mend => self.mend(),
-            Step::Within(limit_ms, steps) => {
-                let watch = Stopwatch::start();
-                self.act(steps);
-                let took = watch.elapsed();
-                assert!(took < Duration::from_millis(limit_ms), "{took:?} for {steps:?}");
-            }
-            Step::Times(count, steps) => (0..count).for_each(|_| self.act(steps)),
-            Step::Replay => self.replay(),
-            Step::Connect(count) => self.connect(count),
-            Step::Contend(count, goal) => {
-                self.contests += 1;
-                let told = contend(self.addresses(), self.contests, count, goal);
-                self.ledger.join(told);
-            }
-            Step::Medley(rounds) => (0..rounds).for_each(|_| self.medley(&[])),
-            Step::MedleyWith(more, rounds) => (0..rounds).for_each(|_| self.medley(more)),
+            _ => return false,
         }
+        true
     }
 
     /// A node that ends by itself is a failure, whatever the scenario.

@@ -282,6 +282,15 @@ impl SimDisk {
         file.durable[place.offset as usize] ^= 1 << bit;
     }
 
+    /// A write that belongs to `from` has gone to `to`, on the medium itself.
+    pub fn misdirect(&mut self, from: Place, to: Place, length: usize) {
+        let bytes = self.visible(from, length).to_vec();
+        let file = self.files.get_mut(&to.generation).expect("it hits an existing file");
+        let range = to.offset as usize..to.offset as usize + bytes.len();
+        file.visible[range.clone()].copy_from_slice(&bytes);
+        file.durable[range].copy_from_slice(&bytes);
+    }
+
     /// The size of a segment file, bytes.
     #[must_use]
     pub fn size_of(&self, generation: Generation) -> Option<usize> {

@@ -188,7 +188,7 @@ impl World {
                 state.node = 1 - state.node;
                 pause = REFUSED_US;
             }
-            Outcome::Refused(Refusal::Busy { .. }) => pause = REFUSED_US,
+            Outcome::Refused(Refusal::Busy { .. } | Refusal::DiskFull) => pause = REFUSED_US,
             Outcome::Refused(Refusal::Unknown) => {
                 state.node = 1 - state.node;
                 self.unknown(client);

@@ -26,7 +26,7 @@ impl Clock {
 
     /// What it shows at the true time `at_us`.
     pub fn read(&self, at_us: u64) -> Now {
-        let mono = self.since.1 + (at_us - self.since.0) * self.rate / MILLION;
+        let mono = self.since.1 + at_us.saturating_sub(self.since.0) * self.rate / MILLION;
         let wall = (WALL_MS + at_us / 1000).saturating_add_signed(self.ahead_ms);
         Now { mono: MonoUs(mono), wall: WallMs(wall) }
     }
@@ -41,6 +41,11 @@ impl Clock {
     pub fn set_rate(&mut self, at_us: u64, rate: u64) {
         self.since = (at_us, self.read(at_us).mono.0);
         self.rate = rate;
+    }
+
+    /// From `at_us` on the monotonic clock stands still, until `until_us`.
+    pub fn stop(&mut self, at_us: u64, until_us: u64) {
+        self.since = (until_us, self.read(at_us).mono.0);
     }
 
     /// Somebody sets the wall clock.

@@ -137,21 +137,21 @@ impl World {
     /// A node has begun to challenge: that is when the rest has to happen.
     pub fn challenged(&mut self, node: usize) {
         self.saw("a node challenges");
-        if self.healing || !self.chance.percent(40) {
+        if self.healing || !self.chance.percent(60) {
             return;
         }
         let soon = self.chance.below(1 + 4 * self.plan.store_us / 1000);
         let lasts = self.chance.between(50, 3_000);
-        match self.chance.below(6) {
+        match self.chance.below(8) {
             0 => self.begin_in(soon, Fault::Down(node), lasts),
-            1 | 2 => {
+            1..5 => {
                 // It hears its leader again while its outcome is not known.
-                self.begin(Fault::Sluggish(node), lasts);
+                self.begin(Fault::Sluggish(node), 3_000);
                 self.network.blocked = [false, false];
                 self.saw("a challenger hears its leader again");
             }
-            3 => self.begin_in(soon, Fault::CutOff(node), lasts),
-            4 => self.begin_in(soon, Fault::Frozen(node), lasts),
+            5 => self.begin_in(soon, Fault::CutOff(node), lasts),
+            6 => self.begin_in(soon, Fault::Frozen(node), lasts),
             _ => {
                 self.begin(Fault::Slow, lasts);
                 self.bucket.cut_off = [false, false];

@@ -55,8 +55,8 @@ impl World {
         self.node_at(node, due, ToNode::LeaseTimer(at));
     }
 
-    /// The timer set for `at`. It comes too early when the clock became slower meanwhile: then it is
-    /// set anew.
+    /// The timer set for `at`. It comes too early when the clock became slower meanwhile; it is set
+    /// anew then.
     pub fn lease_timer(&mut self, node: usize, at: MonoMs) {
         if self.process(node).lease.timer() != Some(at) {
             return;

@@ -27,6 +27,12 @@ pub enum Fault {
     Busy(usize),
     /// Writes to its disk take seconds.
     SlowDisk(usize),
+    /// There is no room on its disk.
+    Full(usize),
+    /// The next write to its disk fails.
+    Failing(usize),
+    /// The machine is suspended, and its monotonic clock with it.
+    Suspended(usize),
     /// The node's process is stopped.
     Frozen(usize),
 }
@@ -40,7 +46,7 @@ impl World {
         let pause = self.chance.between(50, self.plan.fault_pause_ms);
         self.after(pause * 1000, Due::Fault);
         let node = self.chance.index(2);
-        match self.chance.below(30) {
+        match self.chance.below(34) {
             0..4 => self.crash(node),
             4 => {
                 self.crash(0);
@@ -61,6 +67,10 @@ impl World {
             14 => self.reset_connections(),
             15..28 => self.contest(),
             28 => self.begin_some(Fault::SlowDisk(node)),
+            29 => self.begin_some(Fault::Full(node)),
+            30 => self.begin_some(Fault::Failing(node)),
+            31 => self.begin_some(Fault::Suspended(node)),
+            32 => self.lose(node),
             _ if self.nodes[node].process.is_some() => self.soon(node, 1, ToNode::Resign),
             _ => {}
         }
@@ -92,6 +102,9 @@ impl World {
             Fault::Sluggish(node) => self.bucket.sluggish[node] = true,
             Fault::Busy(node) => self.nodes[node].busy = true,
             Fault::SlowDisk(node) => self.nodes[node].slow_disk = true,
+            Fault::Full(node) => self.nodes[node].full = true,
+            Fault::Failing(node) => self.nodes[node].failing = true,
+            Fault::Suspended(node) => return self.suspend(node, us),
             Fault::Frozen(node) => return self.freeze(node, us),
             Fault::Down(node) => {
                 if self.nodes[node].process.is_none() {
@@ -108,7 +121,9 @@ impl World {
         self.trace.note(self.now_us, "fault", || format!("the end of {fault:?}"));
         match fault {
             Fault::Down(node) if self.nodes[node].process.is_none() => self.start(node),
-            Fault::Down(_) | Fault::Frozen(_) => {}
+            Fault::Down(_) | Fault::Frozen(_) | Fault::Suspended(_) => {}
+            Fault::Full(node) => self.nodes[node].full = false,
+            Fault::Failing(node) => self.nodes[node].failing = false,
             Fault::Sluggish(node) => self.bucket.sluggish[node] = false,
             Fault::Busy(node) => self.nodes[node].busy = false,
             Fault::SlowDisk(node) => self.nodes[node].slow_disk = false,
@@ -150,14 +165,36 @@ impl World {
         self.forget_requests(node);
     }
 
-    /// One that is stopped already goes on when it would have: whatever waits for it comes in its
-    /// order then.
+    /// One that is stopped already goes on when it would have, and so does one that is stopped when
+    /// everything heals: whatever waits for it comes in its order then.
     fn freeze(&mut self, node: usize, us: u64) {
-        let stopped = self.nodes[node].frozen_until(self.now_us).is_some();
-        if self.nodes[node].process.is_some() && !stopped {
+        if self.nodes[node].process.is_some() && !self.is_stopped(node) {
             self.nodes[node].frozen = Some(self.now_us + us);
             self.saw("a node is stopped and goes on");
         }
+    }
+
+    fn is_stopped(&self, node: usize) -> bool {
+        self.nodes[node].frozen_until(self.now_us).is_some()
+    }
+
+    /// A clock that stops with the machine is one that does what it likes.
+    fn suspend(&mut self, node: usize, us: u64) {
+        if self.is_stopped(node) {
+            return;
+        }
+        self.freeze(node, us);
+        if self.plan.profile == Profile::Arbitrary {
+            self.saw("a machine is suspended with its clock");
+            self.nodes[node].clock.stop(self.now_us, self.now_us + us);
+        }
+    }
+
+    /// The process ends because a write has failed.
+    pub fn die(&mut self, node: usize) {
+        self.go_down(node);
+        let us = self.chance.between(50_000, 3_000_000);
+        self.after(us, Due::EndOf(Fault::Down(node)));
     }
 
     fn turn_clock(&mut self, node: usize) {
@@ -204,6 +241,8 @@ impl World {
         for node in [0, 1] {
             let now_us = self.now_us;
             self.nodes[node].busy = false;
+            self.nodes[node].full = false;
+            self.nodes[node].failing = false;
             self.nodes[node].slow_disk = false;
             self.nodes[node].clock.set_rate(now_us, MILLION);
             self.nodes[node].clock.set_wall(0);

@@ -163,6 +163,11 @@ impl World {
     pub fn tick_pair(&mut self, node: usize) {
         self.settled_work(node);
         self.tell_mark(node);
+        let now = self.nodes[node].now(self.now_us).mono.ms();
+        let outbound = self.process(node).outbound.as_mut();
+        if let Some(link) = outbound.and_then(|outbound| outbound.link.as_mut()) {
+            link.look(now);
+        }
         self.look_at_chain(node);
     }
 }

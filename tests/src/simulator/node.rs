@@ -7,7 +7,9 @@ use duolog_engine::ids::{
     ClusterId, Generation, LeaseEpoch, Lsn, NodeId, Now, Place, ShardId, StreamId,
 };
 use duolog_engine::index::keys::KeyWindow;
-use duolog_engine::recovery::{Checkpoint, Ending, IndexStore, LogIdentity, empty_log, recover};
+use duolog_engine::recovery::{
+    Checkpoint, Ending, IndexStore, LogIdentity, Recovered, empty_log, recover,
+};
 use duolog_engine::replica::BlockEnd;
 use duolog_engine::replica::promotion::StoredChain;
 use duolog_engine::segment::LogEnd;
@@ -94,6 +96,8 @@ pub enum ToNode {
         client: usize,
         stream: usize,
     },
+    /// The process ends after a failed write.
+    Died,
     /// The end was asked for with a signal.
     Resign,
 }
@@ -167,6 +171,12 @@ pub struct Node {
     pub busy: bool,
     /// Writes to its disk take long.
     pub slow_disk: bool,
+    /// There is no room for another segment.
+    pub full: bool,
+    /// The next write fails.
+    pub failing: bool,
+    /// What was committed has decayed, perhaps.
+    pub rotten: bool,
     pub process: Option<Box<Process>>,
     /// What it last held for committed.
     pub committed: Lsn,
@@ -213,6 +223,9 @@ impl Node {
             frozen: None,
             busy: false,
             slow_disk: false,
+            full: false,
+            failing: false,
+            rotten: false,
             process: None,
             committed: Lsn(0),
         }
@@ -233,15 +246,33 @@ impl Node {
         }
     }
 
-    /// The log as the disk has it.
-    pub fn recovered(&mut self) -> Shard {
+    /// Everything is gone; another node comes in its place.
+    pub fn wipe(&mut self, plan: &Plan, index: usize) {
+        let blank = Self::new(plan, index);
+        self.id = NodeId(index as u128 + 3);
+        self.config.pair = Some(self.id);
+        self.disk = blank.disk;
+        (self.promised, self.mark, self.committed) = (LeaseEpoch(0), None, Lsn(0));
+    }
+
+    fn recover(&mut self) -> Option<Recovered> {
         let keys = KeyWindow::new(self.config.idempotency_window, 0);
         let end = empty_log(IDENTITY);
         let checkpoint = Checkpoint { flushed: Generation(0), end, mark: self.mark, keys };
-        let recovered = recover(&self.config, &mut self.disk, checkpoint, &mut NoIndex);
-        let recovered = recovered.expect("D4: a crash leaves a log that can be read");
+        recover(&self.config, &mut self.disk, checkpoint, &mut NoIndex).ok()
+    }
+
+    /// Whether recovery finds that committed events are missing.
+    pub fn is_damaged(&mut self) -> bool {
+        let recovered = self.recover();
+        recovered.is_none_or(|found| matches!(found.scan.ending, Ending::Damaged(_)))
+    }
+
+    /// The log as the disk has it.
+    pub fn recovered(&mut self) -> Shard {
+        let recovered = self.recover().expect("D4: a crash leaves a log that can be read");
         let damaged = matches!(recovered.scan.ending, Ending::Damaged(_));
-        assert!(!damaged, "D4: a crash is no damage: {:?}", recovered.scan);
+        assert!(!damaged || self.rotten, "D4: a crash is no damage: {:?}", recovered.scan);
         self.disk.set_aside_beyond(recovered.start.newest);
         self.disk.blank_behind(recovered.scan.place, LAYOUT.align_bytes as usize);
         Shard::new(self.config, recovered.start)
@@ -305,15 +336,40 @@ impl Node {
             return block.to_vec();
         }
         let behind = self.boundary_at(lsn).expect("R1: a block ends there").behind;
-        let next = Place { generation: behind.generation.next(), offset: LAYOUT.align_bytes };
-        let here = Place { offset: behind.offset.max(LAYOUT.align_bytes), ..behind };
+        self.block_at(behind, lsn).0
+    }
+
+    /// The block behind `lsn`, which begins at `behind` or in the next segment, and what is behind
+    /// it.
+    fn block_at(&self, behind: Place, lsn: Lsn) -> (Vec<u8>, Place) {
+        let align = LAYOUT.align_bytes;
+        let next = Place { generation: behind.generation.next(), offset: align };
+        let here = Place { offset: behind.offset.max(align), ..behind };
         for at in [here, next] {
             let header = BlockHeader::decode(self.disk.visible(at, BLOCK_HEADER_BYTES)).ok();
             if let Some(header) = header.filter(|header| header.first_lsn == lsn.next()) {
-                return self.disk.visible(at, header.length()).to_vec();
+                let length = header.length() as u32;
+                let behind = Place { offset: at.offset + length.next_multiple_of(align), ..at };
+                return (self.disk.visible(at, header.length()).to_vec(), behind);
             }
         }
         panic!("D1: the block behind {lsn} is not on the disk")
+    }
+
+    /// The blocks from behind `from` up to `to`, from the disk.
+    pub fn blocks(&self, from: Lsn, to: Lsn) -> Vec<Vec<u8>> {
+        let (mut blocks, mut at) = (Vec::new(), from);
+        if at >= to {
+            return blocks;
+        }
+        let mut place = self.boundary_at(at).expect("R1: a block ends there").behind;
+        while at < to {
+            let (block, behind) = self.block_at(place, at);
+            let header = BlockHeader::decode(&block).expect("D1: it was decoded before");
+            (at, place) = (header.last_lsn(), behind);
+            blocks.push(block);
+        }
+        blocks
     }
 }
 

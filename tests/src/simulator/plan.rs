@@ -53,6 +53,10 @@ pub enum Mistake {
     MarkTooHigh,
     /// L11, Q5: a shard that has drained answers linearizable reads.
     ReadsWhileHandingOver,
+    /// D3: a write that failed counts as done.
+    FailedWriteCounts,
+    /// D4: a log with damage is cut before it.
+    DamageIsCut,
     /// A rule of the lease machine.
     Lease(LeaseMistake),
 }
@@ -69,7 +73,10 @@ impl Rules for Planted {
 
 impl Mistake {
     /// All of them.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 40] = [
+        // Those that take the most seeds come first: the others fit beside them.
+        Self::Lease(LeaseMistake::StopNotAwaited),
+        Self::Lease(LeaseMistake::GivenUpLeads),
         Self::NoSeal,
         Self::OpenNotAwaited,
         Self::PromiseForgotten,
@@ -88,15 +95,15 @@ impl Mistake {
         Self::HashesNotCompared,
         Self::MarkTooHigh,
         Self::ReadsWhileHandingOver,
+        Self::FailedWriteCounts,
+        Self::DamageIsCut,
         Self::Lease(LeaseMistake::RestartKeepsEpoch),
         Self::Lease(LeaseMistake::EpochNotRaised),
         Self::Lease(LeaseMistake::AckWhileChallenging),
-        Self::Lease(LeaseMistake::StopNotAwaited),
         Self::Lease(LeaseMistake::StopForgotten),
         Self::Lease(LeaseMistake::OutsiderChallenges),
         Self::Lease(LeaseMistake::UnknownMeansWon),
         Self::Lease(LeaseMistake::TokensNotCompared),
-        Self::Lease(LeaseMistake::GivenUpLeads),
         Self::Lease(LeaseMistake::LeaseFromAck),
         Self::Lease(LeaseMistake::LeaseFromAnswer),
         Self::Lease(LeaseMistake::NoFenceMargin),

@@ -13,6 +13,8 @@ use crate::sim::disk::{WriteId, image};
 
 /// Longest write to a disk that is very slow, us.
 const SLOW_DISK_US: u64 = 2_500_000;
+/// Pause before a segment is tried again when the disk was full, us.
+const FULL_US: u64 = 500_000;
 /// Longest making of a segment, us.
 const PREPARE_MAX_US: u64 = 3_000;
 /// How long a mark takes to become durable, us.
@@ -88,7 +90,8 @@ impl World {
                     self.saw("a retry is answered from the disk");
                     self.shard_step(node, Event::ReplayLoaded { to: *to, record: Ok(&record) });
                 }
-                Action::Poisoned => panic!("D3: no write fails here"),
+                // D3: nobody writes or acks after a failed write; the process ends.
+                Action::Poisoned => self.soon(node, 0, ToNode::Died),
             }
         }
     }
@@ -123,6 +126,11 @@ impl World {
 
     /// A segment is made.
     pub fn prepared(&mut self, node: usize, generation: Generation) {
+        if self.nodes[node].full {
+            self.saw("a disk is full");
+            self.shard_step(node, Event::SegmentRefused);
+            return self.soon(node, FULL_US, ToNode::Prepared(generation));
+        }
         self.process(node).preparing -= 1;
         let recycle = self.chance.percent(30);
         self.nodes[node].disk.prepare(generation, LAYOUT, recycle);
@@ -131,6 +139,12 @@ impl World {
 
     /// A write is durable.
     pub fn written(&mut self, node: usize, write: WriteId, first_lsn: Lsn) {
+        if std::mem::replace(&mut self.nodes[node].failing, false) {
+            self.saw("a write fails");
+            let counts = self.makes(Mistake::FailedWriteCounts);
+            let event = if counts { Event::BlockWritten { first_lsn } } else { Event::WriteFailed };
+            return self.shard_step(node, event);
+        }
         self.nodes[node].disk.complete_write(write);
         if !self.makes(Mistake::DurableTooEarly) {
             self.shard_step(node, Event::BlockWritten { first_lsn });

@@ -144,7 +144,7 @@ impl World {
             }
             Fate::Slow => {
                 self.saw("an answer comes at the last moment");
-                let all = self.chance.between(CALL_MAX_US / 4, CALL_MAX_US - 1);
+                let all = self.chance.between(CALL_MAX_US / 2, CALL_MAX_US - 1);
                 let there = self.chance.between(1, all);
                 let caller = Some((caller, back, all - there));
                 self.after(there, Due::Land { ask, caller, late: false });

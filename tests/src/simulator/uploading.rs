@@ -83,15 +83,22 @@ impl World {
     /// Whether another member acks in time under every set in force.
     fn wire(&mut self, node: usize) -> Wire {
         let own = self.nodes[node].id;
+        let now = self.nodes[node].now(self.now_us).mono.ms();
+        let limit_ms = self.plan.timings.heartbeat_lease_ms();
         let process = self.process(node);
         let Some((in_sync, proposal)) = process.members else { return Wire::Away };
         let committed = process.shard.committed().lsn;
         let link = process.outbound.as_ref().and_then(|outbound| outbound.link.as_ref());
-        let counts =
-            |peer| link.is_some_and(|link| link.node() == peer && link.is_caught_up(committed));
+        let caught_up = link.filter(|link| link.is_caught_up(committed));
+        let silent = caught_up.is_some_and(|link| link.is_silent(now, limit_ms));
+        let counts = |peer| !silent && caught_up.is_some_and(|link| link.node() == peer);
         let mut sets = [Some(in_sync), proposal].into_iter().flatten();
         let covers = sets.all(|set| set.other(own).is_some_and(counts));
-        if covers && process.reachable { Wire::Covers } else { Wire::Away }
+        let wire = if covers && process.reachable { Wire::Covers } else { Wire::Away };
+        if silent && process.reachable {
+            self.saw("a follower acks heartbeats and no block");
+        }
+        wire
     }
 
     /// Tells the uploader what has changed.

@@ -2,48 +2,66 @@
 
 use std::collections::BTreeMap;
 
-use duolog_engine::ids::{LeaseEpoch, Lsn, NodeId};
+use super::checks::Ledger;
+use super::clients::Clients;
+use super::faults::Fault;
+use super::network::{ConnId, Network, Side};
+use super::node::{CLUSTER, Node, Process, ToNode};
+use super::plan::{Mistake, Plan};
+use super::store::{Ask, Asker, Bucket, Key, Told};
+use super::tail::{TAILS, Tail};
+use super::trace::Trace;
+use crate::sim::chance::Chance;
+use crate::sim::digest::Digest;
+use duolog_engine::ids::{LeaseEpoch, NodeId};
 use duolog_engine::replica::promotion::Event as PromotionEvent;
 use duolog_engine::replica::uploader::Event as UploaderEvent;
 use duolog_engine::shard::Event as ShardEvent;
 use duolog_lease::document::Document;
 use duolog_lease::event::Event as LeaseEvent;
-use duolog_net::peer::{
-    PeerChain, PeerHello, PeerMessage, PeerReader, PeerReason, PeerWelcome, Purpose,
-};
-
-use super::checks::Ledger;
-use super::clients::Clients;
-use super::faults::Fault;
-use super::network::{ConnId, Network, Side};
-use super::node::{CLUSTER, Node, Peer, Process, ToNode, Use};
-use super::plan::{Mistake, Plan};
-use super::store::{Ask, Asker, Bucket, Key, Told};
-use super::trace::Trace;
-use crate::sim::chance::Chance;
-use crate::sim::digest::Digest;
 
 /// After the faults everything has to heal within this time, us.
 const HEAL_MAX_US: u64 = 240_000_000;
 /// How often is looked whether it has, us.
 const LOOK_US: u64 = 200_000;
-/// A dialled node that does not answer, us.
-const DIAL_MAX_US: u64 = 1_000_000;
 /// Pause of a shard's and a seeker's loops, us.
 const TICK_US: u64 = 100_000;
 const SEEK_US: u64 = 200_000;
 
 /// Something that happens at its time.
 pub enum Due {
-    Node { node: usize, life: u32, what: ToNode },
-    Wire { conn: ConnId, from: Side },
-    Closed { conn: ConnId, side: Side, since: u64 },
-    Dial { from: usize, life: u32, heartbeat: bool, hello: Vec<u8> },
-    Land { ask: Ask, caller: Option<((usize, u32), Asker, u64)>, late: bool },
+    Node {
+        node: usize,
+        life: u32,
+        what: ToNode,
+    },
+    Wire {
+        conn: ConnId,
+        from: Side,
+    },
+    Closed {
+        conn: ConnId,
+        side: Side,
+        since: u64,
+    },
+    Dial {
+        from: usize,
+        life: u32,
+        heartbeat: bool,
+        hello: Vec<u8>,
+    },
+    Land {
+        ask: Ask,
+        caller: Option<((usize, u32), Asker, u64)>,
+        late: bool,
+    },
     Client(usize),
     Fault,
     Begin(Fault, u64),
     EndOf(Fault),
+    /// Somebody asks for a lost node, this one, to be replaced by the one in its place.
+    Operator(usize, NodeId),
+    Tail(usize),
     Look,
 }
 
@@ -65,6 +83,11 @@ pub struct World {
     /// No more faults; everything has to become well.
     pub healing: bool,
     pub done: bool,
+    /// A disk was lost already: a pair survives one at a time.
+    pub lost: bool,
+    /// The node whose disk is lost, until another one has taken its place.
+    pub gone: Option<usize>,
+    pub tails: Vec<Tail>,
 }
 
 impl World {
@@ -85,6 +108,9 @@ impl World {
             seen: BTreeMap::new(),
             healing: false,
             done: false,
+            lost: false,
+            gone: None,
+            tails: vec![Tail::default(); TAILS],
             plan,
         }
     }
@@ -97,6 +123,9 @@ impl World {
         for client in 0..self.plan.clients {
             let us = self.chance.below(self.plan.think_us);
             self.after(us, Due::Client(client));
+        }
+        for tail in 0..TAILS {
+            self.after(LOOK_US, Due::Tail(tail));
         }
         self.after(self.plan.fault_pause_ms * 1000, Due::Fault);
         let calm_us = self.plan.faulty_ms * 1000;
@@ -161,6 +190,7 @@ impl World {
     pub fn start(&mut self, node: usize) {
         self.nodes[node].life += 1;
         self.nodes[node].frozen = None;
+        self.look_for_damage(node);
         let process = self.nodes[node].boot(
             &mut self.chance,
             self.plan.timings,
@@ -188,6 +218,8 @@ impl World {
             Due::Client(client) => self.client(client),
             Due::Fault => self.fault(),
             Due::Begin(fault, lasts_ms) => self.begin(fault, lasts_ms),
+            Due::Operator(node, dead) => self.operator(node, dead),
+            Due::Tail(tail) => self.tail(tail),
             Due::EndOf(fault) => self.end_fault(fault),
             Due::Look => {
                 self.done = self.healing && self.ailment().is_none();
@@ -245,6 +277,7 @@ impl World {
             }
             ToNode::Request { request, bytes } => self.request(node, request, &bytes),
             ToNode::Read { client, stream } => self.read(node, client, stream),
+            ToNode::Died => self.die(node),
             ToNode::Resign => self.lease_step(node, LeaseEvent::ResignRequested),
         }
     }
@@ -260,217 +293,6 @@ impl World {
             Asker::GarbageListed(_) | Asker::GarbageDeleted(_) => {
                 self.garbage_told(node, back, told);
             }
-        }
-    }
-
-    /// Says something on a connection; false if it is closed.
-    pub fn say(&mut self, node: usize, conn: ConnId, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
-        let mut bytes = Vec::new();
-        encode(&mut bytes);
-        let side = self.side_of(node, conn);
-        side.is_some_and(|side| self.send(conn, side, bytes))
-    }
-
-    fn side_of(&self, node: usize, conn: ConnId) -> Option<Side> {
-        let known = self.network.conns.get(&conn)?;
-        known.ends.iter().position(|(end, life)| (*end, *life) == (node, self.nodes[node].life))
-    }
-
-    /// Ends a connection from this side.
-    pub fn hang_up(&mut self, node: usize, conn: ConnId) {
-        let side = self.side_of(node, conn);
-        let process = self.process(node);
-        process.peers.remove(&conn);
-        if process.beat_in == Some(conn) {
-            process.beat_in = None;
-        }
-        if process.beat_out == Some(conn) {
-            process.beat_out = None;
-        }
-        if let Some(side) = side {
-            self.close(conn, side);
-        }
-    }
-
-    pub fn beat_in_of(&mut self, node: usize, from: NodeId) -> Option<ConnId> {
-        let process = self.process(node);
-        let conn = process.beat_in?;
-        let is_of = |peer: &Peer| matches!(peer.used, Use::BeatIn(id) if id == from);
-        process.peers.get(&conn).is_none_or(is_of).then_some(conn)
-    }
-
-    /// Dials the other node.
-    pub fn dial(&mut self, node: usize, heartbeat: bool, hello: &PeerHello) {
-        let mut bytes = Vec::new();
-        hello.encode(&mut bytes);
-        let (from, life) = (node, self.nodes[node].life);
-        let us = self.plan.wire_us;
-        self.after(us, Due::Dial { from, life, heartbeat, hello: bytes });
-    }
-
-    fn dialled(&mut self, from: usize, life: u32, heartbeat: bool, hello: &[u8]) {
-        if self.nodes[from].life != life || self.nodes[from].process.is_none() {
-            return;
-        }
-        let to = 1 - from;
-        let runs = self.nodes[to].process.is_some();
-        if !runs
-            || self.network.blocked != [false, false]
-            || self.nodes[to].frozen_until(self.now_us).is_some()
-        {
-            return self.soon(from, DIAL_MAX_US, ToNode::NotConnected { heartbeat });
-        }
-        let conn = self.connect(from, to);
-        let used = if heartbeat { Use::BeatOut } else { Use::BlocksOut };
-        let dialler = Peer { reader: PeerReader::of_dialled(), used };
-        self.process(from).peers.insert(conn, dialler);
-        let acceptor = Peer { reader: PeerReader::of_accepted(), used: Use::Greeting };
-        self.process(to).peers.insert(conn, acceptor);
-        self.send(conn, 0, hello.to_vec());
-        if heartbeat {
-            let process = self.process(from);
-            process.seeking = false;
-            if let Some(before) = process.beat_out.replace(conn) {
-                self.hang_up(from, before);
-            }
-        } else {
-            self.blocks_connected(from, conn);
-        }
-    }
-
-    /// Bytes arrive at an end.
-    pub fn receive(&mut self, node: usize, conn: ConnId, bytes: &[u8]) {
-        let Some(peer) = self.process(node).peers.get_mut(&conn) else { return };
-        peer.reader.push(bytes);
-        self.resume_reading(node, conn);
-    }
-
-    /// Takes the messages that have come, as far as they may be taken now.
-    pub fn resume_reading(&mut self, node: usize, conn: ConnId) {
-        let Some(mut peer) = self.process(node).peers.remove(&conn) else { return };
-        let mut blocks = false;
-        let healthy = loop {
-            if matches!(peer.used, Use::BlocksIn) && self.taking(node, conn).is_none() {
-                break true;
-            }
-            match peer.reader.next_message() {
-                Ok(Some(message)) => {
-                    blocks |= matches!(message, PeerMessage::Block { .. });
-                    if !self.take(node, conn, &mut peer.used, &message) {
-                        break false;
-                    }
-                }
-                Ok(None) => break true,
-                Err(error) => panic!("the pair's own bytes are read: {error}"),
-            }
-        };
-        if healthy
-            && self.side_of(node, conn).is_some_and(|side| self.network.conns[&conn].open[side])
-        {
-            self.process(node).peers.insert(conn, peer);
-        } else {
-            self.hang_up(node, conn);
-            self.connection_ended(node, conn);
-        }
-        if blocks {
-            self.shard_step(node, ShardEvent::Flush);
-        }
-    }
-
-    /// One message; false ends the connection.
-    fn take(
-        &mut self,
-        node: usize,
-        conn: ConnId,
-        used: &mut Use,
-        message: &PeerMessage<'_>,
-    ) -> bool {
-        match (&*used, message) {
-            (Use::Greeting, PeerMessage::Hello(hello)) => match hello.purpose {
-                Purpose::Heartbeat => {
-                    *used = Use::BeatIn(hello.from);
-                    self.greet_heartbeat(node, conn, hello);
-                }
-                _ => {
-                    *used = Use::BlocksIn;
-                    self.blocks_hello(node, conn, hello.clone());
-                }
-            },
-            (Use::BeatOut, PeerMessage::Welcome(_)) => {
-                self.process(node).target = true;
-                self.dial_shard(node);
-            }
-            (Use::BeatOut, PeerMessage::HeartbeatAcked(acked)) => {
-                let (from, epoch, sent) = (acked.from, acked.epoch, acked.sent);
-                self.lease_step(node, LeaseEvent::HeartbeatAcked { from, epoch, sent });
-            }
-            (Use::BeatOut | Use::BlocksOut, PeerMessage::Refused(refused)) => {
-                if let Some(refusal) = refused.lease_refusal() {
-                    let (from, epoch) = (refused.from, refused.epoch);
-                    self.saw("a refusal arrives");
-                    self.lease_step(node, LeaseEvent::Refused { from, epoch, refusal });
-                }
-                let cut_refused = refused.reason() == Some(PeerReason::CutRefused);
-                assert!(!cut_refused, "R4: {refused}");
-                return matches!(used, Use::BeatOut);
-            }
-            (Use::BlocksOut, PeerMessage::Welcome(welcome)) => self.welcomed(node, welcome),
-            (Use::BlocksOut, PeerMessage::Acked(acked)) => {
-                self.take_ack(node, acked.epoch, acked.durable);
-            }
-            (Use::BeatIn(from), PeerMessage::Heartbeat(beat)) if beat.from == *from => {
-                self.take_heartbeat(node, beat);
-            }
-            (Use::BeatIn(from), PeerMessage::Resign(resign)) if resign.from == *from => {
-                self.take_resignation(node, resign);
-            }
-            (Use::BlocksIn, message) => {
-                let Some(epoch) = self.taking(node, conn) else { return false };
-                match message {
-                    PeerMessage::Block { epoch: sender, block } if *sender == epoch => {
-                        let event = ShardEvent::Received { epoch, block };
-                        self.shard_step(node, event);
-                    }
-                    PeerMessage::Commit(commit) if commit.epoch == epoch => {
-                        self.take_commit(node, epoch, commit.lsn);
-                    }
-                    PeerMessage::Chain(PeerChain(stored)) if stored.epoch == epoch => {
-                        self.process(node).stored_chain = Some(*stored);
-                    }
-                    _ => return false,
-                }
-            }
-            (used, message) => panic!("{used:?} brings {message:?}"),
-        }
-        true
-    }
-
-    fn greet_heartbeat(&mut self, node: usize, conn: ConnId, hello: &PeerHello) {
-        let promised = self.process(node).lease.promised().0;
-        let (epoch, cluster, from) = (hello.epoch, CLUSTER, self.nodes[node].id);
-        let (end, committed) = (PeerWelcome::NO_END, Lsn(0));
-        let welcome = PeerWelcome { epoch, cluster, from, promised, end, committed };
-        self.say(node, conn, |frame| welcome.encode(frame));
-        if let Some(before) = self.process(node).beat_in.replace(conn) {
-            self.hang_up(node, before);
-            self.process(node).beat_in = Some(conn);
-        }
-    }
-
-    /// A connection of this node is over.
-    pub fn connection_ended(&mut self, node: usize, conn: ConnId) {
-        let Some(process) = self.nodes[node].process.as_mut() else { return };
-        process.peers.remove(&conn);
-        if process.beat_out == Some(conn) {
-            process.beat_out = None;
-            let sent = process.last_beat;
-            self.tell_control(node, LeaseEvent::HeartbeatFailed { sent });
-        } else if process.beat_in == Some(conn) {
-            process.beat_in = None;
-        } else if process.outbound.as_ref().is_some_and(|link| link.conn == conn) {
-            self.link_lost(node);
-        } else if process.inbound.as_ref().is_some_and(|link| link.conn == conn) {
-            process.inbound = None;
         }
     }
 }

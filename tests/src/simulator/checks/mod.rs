@@ -37,6 +37,8 @@ pub struct Ledger {
     ends: BTreeMap<usize, u64>,
     /// The highest epoch of the lease so far.
     epoch: LeaseEpoch,
+    /// What readers were shown at an LSN: operation and revision.
+    shown: BTreeMap<Lsn, (u64, u64)>,
     /// Blocks that the chain of an epoch has held at some time.
     stored: BTreeMap<Lsn, Vec<BlockHash>>,
 }
@@ -72,7 +74,9 @@ impl World {
     pub fn check_end(&mut self) {
         let end = self.process(0).shard.end();
         self.check_acked_kept();
+        self.check_tails(end.lsn);
         let events = self.read_log(end.lsn);
+        self.check_all_shown(&events);
         let next = self.check_revisions(&events);
         let operations = self.check_operations(&events);
         self.digest.add(&(end, next, operations));
@@ -83,9 +87,8 @@ impl World {
 
     /// The events of the log up to `end`.
     fn read_log(&self, end: Lsn) -> Vec<Kept> {
-        let (mut events, mut at) = (Vec::new(), Lsn(0));
-        while at < end {
-            let bytes = self.nodes[0].block_behind(at);
+        let mut events = Vec::new();
+        for bytes in self.nodes[0].blocks(Lsn(0), end) {
             let block = Block::decode(&bytes).expect("D1: blocks are whole");
             for record in block.records() {
                 let (_, record) = record.expect("D1: records are whole");
@@ -93,7 +96,6 @@ impl World {
                     events.push(Kept::of(&event));
                 }
             }
-            at = block.header.last_lsn();
         }
         events
     }

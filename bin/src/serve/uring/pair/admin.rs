@@ -197,8 +197,8 @@ fn status(control: &Control) -> Value {
     })
 }
 
-/// Where the second copies go. A connection that is up proves little when packets vanish: whoever is
-/// ahead, the follower or the chain, is what appends are acknowledged by.
+/// Where the second copies go. A connection that is up proves little when packets vanish: whoever
+/// is ahead, the follower or the chain, is what appends are acknowledged by.
 fn second_copy(readings: &[ShardReading]) -> &'static str {
     let by_peer = |reading: &ShardReading| reading.linked && reading.acked >= reading.chain;
     if readings.iter().all(by_peer) { "peer" } else { "s3" }

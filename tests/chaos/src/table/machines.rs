@@ -1,0 +1,139 @@
+//! Clocks that are wrong, disks that are full, fail, lose their power or are lost.
+
+use super::{C, HOUR_MS, MANY, NO_SPACE, P, SKEW_MS};
+use crate::scenario::DiskFate::{Fails, Free, Full, PowerCut};
+use crate::scenario::Step::{
+    Acked, AckedBy, Clock, Disk, Kill, Leads, Logged, Mend, NoAcks, Replace, Start, Times, Whole,
+};
+use crate::scenario::Who::{Follower, Leader};
+use crate::scenario::{Need, Scenario, Step};
+
+/// See the module.
+pub const ALL: &[Scenario] = &[
+    turned("clock_leader_ahead", LEADER_AHEAD),
+    turned("clock_leader_behind", LEADER_BEHIND),
+    turned("clock_follower_ahead", FOLLOWER_AHEAD).short(),
+    turned("clock_follower_behind", FOLLOWER_BEHIND),
+    turned("clock_leader_skewed", LEADER_SKEWED),
+    turned("clock_follower_skewed", FOLLOWER_SKEWED),
+    Scenario::new(
+        "disk_full_leader",
+        0..=MANY,
+        &[
+            AckedBy(P, 100),
+            Disk(Leader, Full),
+            Logged(Leader, NO_SPACE),
+            NoAcks(1_000),
+            Disk(Leader, Free),
+            Acked(200),
+            Whole,
+        ],
+    )
+    .needs(&[Need::Disks]),
+    Scenario::new(
+        "disk_full_follower",
+        0..=MANY,
+        &[
+            AckedBy(P, 100),
+            Disk(Follower, Full),
+            Logged(Follower, NO_SPACE),
+            AckedBy(C, 300),
+            Disk(Follower, Free),
+            AckedBy(P, 200),
+            Whole,
+        ],
+    )
+    .needs(&[Need::Disks]),
+    Scenario::new(
+        "disk_fails_leader",
+        1..=2,
+        &[
+            AckedBy(P, 200),
+            Disk(Leader, Fails),
+            Leads(Follower),
+            AckedBy(C, 100),
+            Start(Leader),
+            Whole,
+        ],
+    )
+    .needs(&[Need::Disks]),
+    Scenario::new(
+        "disk_fails_follower",
+        0..=0,
+        &[
+            AckedBy(P, 200),
+            Disk(Follower, Fails),
+            AckedBy(C, 100),
+            Start(Follower),
+            AckedBy(P, 100),
+        ],
+    )
+    .needs(&[Need::Disks]),
+    Scenario::new(
+        "power_cut_leader",
+        1..=2,
+        &[
+            AckedBy(P, 500),
+            Disk(Leader, PowerCut),
+            Leads(Follower),
+            AckedBy(C, 100),
+            Start(Leader),
+            Whole,
+        ],
+    )
+    .needs(&[Need::Disks]),
+    Scenario::new(
+        "power_cut_both",
+        0..=MANY,
+        &[Times(
+            2,
+            &[
+                AckedBy(P, 500),
+                Kill(Leader),
+                Kill(Follower),
+                Disk(Leader, PowerCut),
+                Disk(Follower, PowerCut),
+                Start(Leader),
+                Start(Follower),
+                Whole,
+            ],
+        )],
+    )
+    .needs(&[Need::Disks])
+    .short(),
+    Scenario::new(
+        "blank_node",
+        0..=0,
+        &[AckedBy(P, 1_000), Replace(Follower), AckedBy(P, 300), Whole],
+    )
+    .short(),
+];
+
+const LEADER_AHEAD: &[Step] = &[Clock(Leader, HOUR_MS)];
+const LEADER_BEHIND: &[Step] = &[Clock(Leader, -HOUR_MS)];
+const FOLLOWER_AHEAD: &[Step] = &[Clock(Follower, HOUR_MS)];
+const FOLLOWER_BEHIND: &[Step] = &[Clock(Follower, -HOUR_MS)];
+const LEADER_SKEWED: &[Step] = &[Clock(Leader, SKEW_MS)];
+const FOLLOWER_SKEWED: &[Step] = &[Clock(Follower, SKEW_MS)];
+
+/// A clock is turned under load, the leader dies, comes back, and the clock is right again. A node
+/// whose clock is too far off does not follow: meanwhile the second copy is in the bucket.
+const fn turned(name: &'static str, turn: &'static [Step]) -> Scenario {
+    let mut scenario = Scenario::new(
+        name,
+        1..=MANY,
+        &[
+            Logged(Follower, "clock_drift"),
+            AckedBy(C, 200),
+            Kill(Leader),
+            Acked(100),
+            Start(Leader),
+            Acked(50),
+            Mend,
+            Whole,
+            AckedBy(P, 100),
+        ],
+    );
+    scenario.first = turn;
+    scenario.needs(&[Need::Clocks])
+}
