@@ -201,6 +201,7 @@ impl Play {
             | Step::AckedBy(..)
             | Step::Wait(..)
             | Step::NoAcks(_)
+            | Step::Stalls(_)
             | Step::Logged(..)
             | Step::Leads(_)
             | Step::Deposed(_)
@@ -219,6 +220,7 @@ impl Play {
                 pause(Duration::from_millis(self.chance.between(least, most)));
             }
             Step::NoAcks(ms) => self.no_acks(Duration::from_millis(ms)),
+            Step::Stalls(ms) => self.until_stalled(Duration::from_millis(ms)),
             Step::Logged(who, event) => {
                 let node = self.who(who);
                 let before = self.pair.logged(node, event);
@@ -263,6 +265,14 @@ impl Play {
         pause(time);
         let more = self.crowd().acked() - before;
         assert_eq!(more, 0, "appends are acknowledged, with no second copy anywhere");
+    }
+
+    fn until_stalled(&self, time: Duration) {
+        self.pair.until(&format!("nothing is acknowledged for {time:?}"), |_| {
+            let before = self.crowd().acked();
+            pause(time);
+            (self.crowd().acked() == before).then_some(())
+        });
     }
 
     fn end(&mut self, who: Who, how: impl FnOnce(&mut Pair, usize)) {

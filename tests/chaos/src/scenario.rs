@@ -63,6 +63,8 @@ pub enum Step {
     Wait(u64, u64),
     /// Nothing is acknowledged for so long, ms, after a second in which what was under way may be.
     NoAcks(u64),
+    /// Sooner or later nothing is acknowledged for so long, ms.
+    Stalls(u64),
     /// SIGKILL.
     Kill(Who),
     /// SIGTERM, and the end with exit code 0.

@@ -3,7 +3,7 @@
 use super::{C, HOUR_MS, MANY, NO_SPACE, P, SKEW_MS};
 use crate::scenario::DiskFate::{Fails, Free, Full, PowerCut};
 use crate::scenario::Step::{
-    Acked, AckedBy, Clock, Disk, Kill, Leads, Logged, Mend, NoAcks, Replace, Start, Times, Whole,
+    Acked, AckedBy, Clock, Disk, Kill, Leads, Logged, Mend, Replace, Stalls, Start, Times, Whole,
 };
 use crate::scenario::Who::{Follower, Leader};
 use crate::scenario::{Need, Scenario, Step};
@@ -23,7 +23,8 @@ pub const ALL: &[Scenario] = &[
             AckedBy(P, 100),
             Disk(Leader, Full),
             Logged(Leader, NO_SPACE),
-            NoAcks(1_000),
+            // There is room in the segments that are prepared.
+            Stalls(1_000),
             Disk(Leader, Free),
             Acked(200),
             Whole,
