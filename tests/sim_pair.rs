@@ -30,6 +30,8 @@ const SITUATIONS: &[&str] = &[
     "a challenge is lost",
     "a challenger hears its leader again",
     "a client does not learn what became of its append",
+    "a client is told that its node does not lead",
+    "a client's connection ends before its answer",
     "a clock is too far off",
     "a connection is reset",
     "a disk is full",

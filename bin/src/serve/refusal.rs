@@ -1,12 +1,10 @@
-//! What the shard machine refuses, in the words of the wire: code, numbers, and a text that says
-//! what to do.
+//! What the shard machine refuses, in words that say what to do. Codes and numbers are the wire's.
 
 use std::fmt;
 
-use duolog_engine::append::{AppendError, Expect};
+use duolog_engine::append::Expect;
 use duolog_engine::ids::Revision;
 use duolog_engine::shard::Refusal;
-use duolog_net::wire::{ErrorCode, ErrorFrame};
 
 /// A refusal with its text.
 #[derive(Clone, Copy, Debug)]
@@ -75,44 +73,5 @@ impl fmt::Display for RefusalText<'_> {
                  or raise log.segment_size_bytes"
             ),
         }
-    }
-}
-
-/// Code and numbers of a refusal.
-pub fn frame(refusal: &Refusal) -> ErrorFrame {
-    match *refusal {
-        Refusal::Conflict { stream_index, expected, next } => {
-            ErrorFrame::conflict(stream_index, expected, next)
-        }
-        Refusal::Fenced { stream_index, given, highest } => {
-            ErrorFrame::new(ErrorCode::Fenced).numbers(given, highest).stream(stream_index)
-        }
-        Refusal::Busy { retry_after_ms } => {
-            ErrorFrame::new(ErrorCode::Busy).retry_after_ms(retry_after_ms)
-        }
-        Refusal::KeyReused => ErrorFrame::new(ErrorCode::KeyReused),
-        Refusal::CrossShard { stream_index, first, other } => {
-            let (first, other) = (u64::from(first.0), u64::from(other.0));
-            ErrorFrame::new(ErrorCode::CrossShard).numbers(first, other).stream(stream_index)
-        }
-        Refusal::DiskFull => ErrorFrame::new(ErrorCode::DiskFull),
-        Refusal::ShuttingDown => ErrorFrame::new(ErrorCode::ShuttingDown),
-        Refusal::NotLeader => ErrorFrame::new(ErrorCode::NotLeader),
-        Refusal::Unknown => ErrorFrame::new(ErrorCode::Unknown),
-        Refusal::Damaged => ErrorFrame::new(ErrorCode::Damaged),
-        Refusal::TooLarge { size, limit } => {
-            ErrorFrame::new(ErrorCode::TooLarge).numbers(size, limit)
-        }
-    }
-}
-
-/// Code and numbers of a request that could not be read.
-pub fn bad_request(error: &AppendError) -> ErrorFrame {
-    match *error {
-        AppendError::EventTooLarge { size, limit }
-        | AppendError::AppendTooLarge { size, limit } => {
-            ErrorFrame::new(ErrorCode::TooLarge).numbers(size, limit)
-        }
-        _ => ErrorFrame::new(ErrorCode::BadRequest),
     }
 }

@@ -34,6 +34,7 @@ mod hello;
 mod message;
 mod page;
 mod read;
+mod refused;
 mod standing;
 
 pub use admin::{encode_admin, encode_admin_answer};

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use duolog_engine::append::{AppendBuilder, Expect};
-use duolog_engine::ids::{IdempotencyKey, Revision, StreamId};
-use duolog_engine::shard::{Outcome, Refusal, StreamEnd};
+use duolog_engine::ids::{IdempotencyKey, Lsn, Revision};
+use duolog_net::wire::{Direction, ErrorCode, FrameKind, ReadStream, encode_frame};
 
-use super::node::ToNode;
-use super::plan::{Mistake, Plan, Profile};
+use super::plan::Plan;
+use super::sessions::{Heard, Line, LineId};
 use super::world::{Due, World};
 
 /// How many streams there are.
@@ -20,6 +20,12 @@ const REFUSED_US: u64 = 100_000;
 
 pub fn stream_name(stream: usize) -> String {
     format!("stream-{stream}")
+}
+
+/// The number of the stream with this name.
+pub fn stream_number(name: &str) -> usize {
+    let found = (0..STREAMS).find(|stream| stream_name(*stream) == name);
+    found.expect("A5: nobody invents a stream")
 }
 
 /// One operation of a client.
@@ -43,6 +49,10 @@ struct Client {
     waiting: Option<(u64, u64)>,
     /// Stream ends that it has seen.
     known: BTreeMap<usize, u64>,
+    /// Its connection.
+    line: Option<Line>,
+    /// The reads that it waits for, and their streams.
+    reads: BTreeMap<u64, usize>,
 }
 
 /// See the module.
@@ -51,6 +61,7 @@ pub struct Clients {
     list: Vec<Client>,
     next_operation: u64,
     next_request: u64,
+    next_line: u64,
     /// Requests that wait in a node: who asked, for which operation, where.
     pub requests: BTreeMap<u64, (usize, u64, usize)>,
     /// Every operation ever begun.
@@ -61,7 +72,28 @@ impl Clients {
     pub fn new(plan: &Plan) -> Self {
         let list = (0..plan.clients).map(|_| Client::default()).collect();
         let (requests, operations) = (BTreeMap::new(), BTreeMap::new());
-        Self { list, next_operation: 1, next_request: 1, requests, operations }
+        Self { list, next_operation: 1, next_request: 1, next_line: 1, requests, operations }
+    }
+
+    /// A client's connection.
+    pub fn line(&mut self, client: usize) -> &mut Option<Line> {
+        &mut self.list[client].line
+    }
+
+    /// A number for a new connection.
+    pub fn next_line(&mut self) -> LineId {
+        self.next_line += 1;
+        LineId(self.next_line)
+    }
+
+    fn next_request(&mut self) -> u64 {
+        self.next_request += 1;
+        self.next_request
+    }
+
+    /// The operation that a request is for, if its client still wants to know.
+    pub fn operation_of(&self, request: u64) -> Option<u64> {
+        self.requests.get(&request).map(|(_, operation, _)| *operation)
     }
 }
 
@@ -76,6 +108,7 @@ impl World {
             }
             // Nobody answers: the outcome is not known.
             state.waiting = None;
+            state.line = None;
             state.node = 1 - state.node;
             self.clients.requests.remove(&request);
             self.unknown(client);
@@ -85,8 +118,7 @@ impl World {
         }
         if self.clients.list[client].open.is_none() && self.chance.percent(30) {
             let stream = self.chance.index(STREAMS);
-            let node = self.clients.list[client].node;
-            self.soon(node, self.plan.wire_us, ToNode::Read { client, stream });
+            self.ask_for_end(client, stream);
             return self.after(self.plan.think_us, Due::Client(client));
         }
         let operation = match self.clients.list[client].open.take() {
@@ -133,18 +165,48 @@ impl World {
         operation
     }
 
+    /// Asks whom it believes to lead for the end of a stream.
+    fn ask_for_end(&mut self, client: usize, stream: usize) {
+        let node = self.clients.list[client].node;
+        if self.nodes[node].process.is_none() {
+            self.clients.list[client].node = 1 - node;
+            return;
+        }
+        self.line_to(client, node);
+        let request = self.clients.next_request();
+        self.clients.list[client].reads.insert(request, stream);
+        let (name, mut frame) = (stream_name(stream), Vec::new());
+        let direction = Direction::Backwards;
+        let read = ReadStream { from: ReadStream::END, direction, ..ReadStream::new(&name) };
+        read.encode(&mut frame, request).expect("a short name");
+        self.client_sends(client, &frame);
+    }
+
     fn submit(&mut self, client: usize, operation: Operation) {
-        let request = self.clients.next_request;
-        self.clients.next_request += 1;
+        let request = self.clients.next_request();
         let node = self.clients.list[client].node;
         let until = self.now_us + ANSWER_MAX_US;
-        let bytes = operation.bytes.clone();
+        let mut frame = Vec::new();
+        encode_frame(&mut frame, FrameKind::Append, request, &operation.bytes);
         self.clients.requests.insert(request, (client, operation.id, node));
         self.clients.list[client].waiting = Some((request, until));
         self.clients.list[client].open = Some(operation);
         self.at(until, Due::Client(client));
         if self.nodes[node].process.is_some() {
-            self.soon(node, self.plan.wire_us, ToNode::Request { request, bytes });
+            self.line_to(client, node);
+            self.client_sends(client, &frame);
+        }
+    }
+
+    /// A client's connection has ended: it asks again on another one.
+    pub fn client_is_cut_off(&mut self, client: usize) {
+        let state = &mut self.clients.list[client];
+        state.reads.clear();
+        if let Some((request, _)) = state.waiting.take() {
+            self.clients.requests.remove(&request);
+            self.unknown(client);
+            let us = 1 + self.chance.below(REFUSED_US);
+            self.after(us, Due::Client(client));
         }
     }
 
@@ -162,63 +224,87 @@ impl World {
         self.clients.requests.retain(|_, (_, _, at)| *at != node);
     }
 
-    /// A node answers a request.
-    pub fn reply(&mut self, node: usize, request: u64, outcome: &Outcome) {
-        let Some((client, operation, _)) = self.clients.requests.remove(&request) else { return };
-        if let Outcome::Appended(receipt) = outcome {
-            self.check_receipt(node, operation, receipt);
-        }
-        let lost = self.chance.percent(2);
-        let state = &mut self.clients.list[client];
-        if lost || state.waiting.is_none_or(|(waited, _)| waited != request) {
-            // The answer is lost on its way; the client gives up later.
-            return;
-        }
-        state.waiting = None;
-        let mut pause = self.plan.think_us;
-        match outcome {
-            Outcome::Appended(_) => state.open = None,
-            Outcome::Refused(Refusal::Conflict { next, .. }) => {
-                let open = state.open.take();
-                if let Some((stream, _)) = open.and_then(|open| open.parts.first().copied()) {
+    /// A client hears from a node.
+    pub fn client_hears(&mut self, client: usize, node: usize, heard: Heard) {
+        match heard {
+            Heard::Role(role) => {
+                let state = &mut self.clients.list[client];
+                if !role.serves() && state.waiting.is_none() && state.node == node {
+                    state.node = 1 - node;
+                    self.saw("a client is told that its node does not lead");
+                }
+            }
+            Heard::End { request, next } => {
+                let state = &mut self.clients.list[client];
+                if let Some(stream) = state.reads.remove(&request) {
                     state.known.insert(stream, next.0);
                 }
             }
-            Outcome::Refused(Refusal::NotLeader | Refusal::ShuttingDown) => {
-                state.node = 1 - state.node;
-                pause = REFUSED_US;
+            Heard::Appended { request, first, last, .. } => {
+                self.client_settles(client, request, |world, operation| {
+                    world.check_told(operation, first, last);
+                    world.clients.list[client].open = None;
+                    world.plan.think_us
+                });
             }
-            Outcome::Refused(Refusal::Busy { .. } | Refusal::DiskFull) => pause = REFUSED_US,
-            Outcome::Refused(Refusal::Unknown) => {
-                state.node = 1 - state.node;
-                self.unknown(client);
-                pause = REFUSED_US;
+            Heard::Refused { request, code, next } => {
+                let state = &mut self.clients.list[client];
+                if state.reads.remove(&request).is_some() {
+                    assert_eq!(code, ErrorCode::NotLeader, "A5: a read is refused otherwise");
+                    return;
+                }
+                self.client_settles(client, request, |world, _| {
+                    world.client_is_refused(client, code, next)
+                });
             }
-            Outcome::Refused(other) => panic!("A5: nobody asked for {other:?}"),
         }
+    }
+
+    /// A request has its answer, which `how` takes; it returns the longest pause, us.
+    fn client_settles(
+        &mut self,
+        client: usize,
+        request: u64,
+        how: impl FnOnce(&mut Self, u64) -> u64,
+    ) {
+        let Some((_, operation, _)) = self.clients.requests.remove(&request) else { return };
+        let state = &mut self.clients.list[client];
+        if state.waiting.is_none_or(|(waited, _)| waited != request) {
+            return;
+        }
+        state.waiting = None;
+        let pause = how(self, operation);
         let us = 1 + self.chance.below(pause);
         self.after(us, Due::Client(client));
     }
 
-    /// A linearizable read of a stream's end: the leader's, under its grant.
-    pub fn read(&mut self, node: usize, client: usize, stream: usize) {
-        let now = self.nodes[node].now(self.now_us).mono.ms();
-        let hands_over = self.makes(Mistake::ReadsWhileHandingOver);
-        let process = self.process(node);
-        let leads = process.grant.is_some_and(|grant| {
-            if hands_over { grant.serves(now) } else { grant.answers_reads(now) }
-        });
-        let id = StreamId::of(stream_name(stream).as_bytes());
-        let StreamEnd::Known(end) = process.shard.stream_end(id) else {
-            panic!("D7: all heads stay in memory");
-        };
-        if !leads {
-            return;
+    fn client_is_refused(&mut self, client: usize, code: ErrorCode, next: Revision) -> u64 {
+        let state = &mut self.clients.list[client];
+        match code {
+            ErrorCode::Conflict => {
+                let open = state.open.take();
+                if let Some((stream, _)) = open.and_then(|open| open.parts.first().copied()) {
+                    state.known.insert(stream, next.0);
+                }
+                return self.plan.think_us;
+            }
+            ErrorCode::NotLeader | ErrorCode::ShuttingDown => state.node = 1 - state.node,
+            ErrorCode::Busy | ErrorCode::DiskFull => {}
+            ErrorCode::Unknown => {
+                state.node = 1 - state.node;
+                self.unknown(client);
+            }
+            other => panic!("A5: nobody asked for {other:?}"),
         }
-        self.saw("a linearizable read");
-        self.clients.list[client].known.insert(stream, end.0);
-        if self.plan.profile == Profile::Bounded {
-            self.check_read(node, stream, end.0);
-        }
+        REFUSED_US
+    }
+
+    /// A6: the answer that arrives is the one that was given.
+    fn check_told(&self, operation: u64, first: Lsn, last: Lsn) {
+        let given = self.receipt_of(operation);
+        assert_eq!(given, Some(first), "A6: operation {operation} was told another place");
+        let parts = &self.clients.operations[&operation].parts;
+        let events: u64 = parts.iter().map(|(_, events)| events).sum();
+        assert_eq!(last.0 + 1 - first.0, events, "A5: operation {operation} was told in part");
     }
 }

@@ -161,6 +161,7 @@ impl World {
 
     /// About every 100 ms.
     pub fn tick_pair(&mut self, node: usize) {
+        self.tell_standing(node);
         self.settled_work(node);
         self.tell_mark(node);
         let now = self.nodes[node].now(self.now_us).mono.ms();

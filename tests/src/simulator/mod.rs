@@ -22,6 +22,7 @@ mod network;
 mod node;
 pub mod plan;
 mod promoting;
+mod sessions;
 mod shard;
 mod store;
 mod tail;

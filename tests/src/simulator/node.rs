@@ -21,6 +21,7 @@ use duolog_lease::in_sync::InSync;
 use duolog_lease::machine::{Identity, Machine};
 use duolog_lease::timings::Timings;
 use duolog_net::peer::PeerReader;
+use duolog_net::session::Ticket;
 
 use super::clock::Clock;
 use super::collecting::Collecting;
@@ -29,6 +30,7 @@ use super::leading::OutLink;
 use super::network::ConnId;
 use super::plan::{Plan, Planted};
 use super::promoting::Promoting;
+use super::sessions::{Guest, LineId};
 use super::store::{Asker, Told};
 use super::uploading::Uploading;
 use crate::sim::chance::Chance;
@@ -86,15 +88,11 @@ pub enum ToNode {
     Told(Asker, Told),
     UploadTick,
     PromotionTick,
-    /// A request of a client.
-    Request {
-        request: u64,
-        bytes: Vec<u8>,
-    },
-    /// A client asks for the end of a stream.
-    Read {
+    /// Bytes of a client arrive.
+    FromClient {
         client: usize,
-        stream: usize,
+        line: LineId,
+        bytes: Vec<u8>,
     },
     /// The process ends after a failed write.
     Died,
@@ -125,6 +123,10 @@ pub struct Process {
     pub shard: Shard,
     pub flush_due: bool,
     pub peers: BTreeMap<ConnId, Peer>,
+    /// Connections of clients.
+    pub guests: BTreeMap<LineId, Guest>,
+    /// Appends that wait in the shard.
+    pub tickets: BTreeMap<u64, (LineId, Ticket)>,
     pub beat_out: Option<ConnId>,
     pub beat_in: Option<ConnId>,
     pub last_beat: MonoMs,
@@ -287,6 +289,8 @@ impl Node {
             lease: Machine::with_rules(identity, timings, rules),
             shard,
             flush_due: false,
+            guests: BTreeMap::new(),
+            tickets: BTreeMap::new(),
             peers: BTreeMap::new(),
             beat_out: None,
             beat_in: None,

@@ -1,9 +1,8 @@
 //! The driver of the shard machine: its disk, its segments, its answers.
 
-use duolog_engine::append::AppendView;
 use duolog_engine::ids::{Generation, Lsn, Place};
 use duolog_engine::segment::SegmentHeader;
-use duolog_engine::shard::{Action, Actions, Event, Outcome, RequestId};
+use duolog_engine::shard::{Action, Actions, Event, Outcome};
 use duolog_lease::event::Event as LeaseEvent;
 
 use super::node::{LAYOUT, ToNode};
@@ -38,13 +37,6 @@ impl World {
         self.after_step(node);
     }
 
-    /// A client's request arrives.
-    pub fn request(&mut self, node: usize, request: u64, bytes: &[u8]) {
-        let view = AppendView::parse(bytes, 1 << 20);
-        let view = view.expect("clients send requests in the right form");
-        self.shard_step(node, Event::Append { to: RequestId(request), view });
-    }
-
     fn perform(&mut self, node: usize, actions: &Actions) {
         for action in &actions.list {
             self.digest.add(&(node, action));
@@ -57,7 +49,7 @@ impl World {
                     if let Outcome::Appended(receipt) = outcome {
                         self.check_ack(node, receipt);
                     }
-                    self.reply(node, to.0, outcome);
+                    self.reply(node, *to, outcome, actions);
                 }
                 Action::PrepareSegment { generation } => {
                     self.process(node).preparing += 1;

@@ -8,6 +8,7 @@ use super::faults::Fault;
 use super::network::{ConnId, Network, Side};
 use super::node::{CLUSTER, Node, Process, ToNode};
 use super::plan::{Mistake, Plan};
+use super::sessions::LineId;
 use super::store::{Ask, Asker, Bucket, Key, Told};
 use super::tail::{TAILS, Tail};
 use super::trace::Trace;
@@ -56,6 +57,12 @@ pub enum Due {
         late: bool,
     },
     Client(usize),
+    /// Bytes of a node arrive at a client.
+    ToClient {
+        client: usize,
+        line: LineId,
+        bytes: Vec<u8>,
+    },
     Fault,
     Begin(Fault, u64),
     EndOf(Fault),
@@ -215,6 +222,7 @@ impl World {
                 self.dialled(from, life, heartbeat, &hello);
             }
             Due::Land { ask, caller, late } => self.land(&ask, caller, late),
+            Due::ToClient { client, line, bytes } => self.hear_node(client, line, &bytes),
             Due::Client(client) => self.client(client),
             Due::Fault => self.fault(),
             Due::Begin(fault, lasts_ms) => self.begin(fault, lasts_ms),
@@ -275,8 +283,9 @@ impl World {
             ToNode::PromotionTick => {
                 self.promotion_step(node, PromotionEvent::Tick);
             }
-            ToNode::Request { request, bytes } => self.request(node, request, &bytes),
-            ToNode::Read { client, stream } => self.read(node, client, stream),
+            ToNode::FromClient { client, line, bytes } => {
+                self.hear_client(node, client, line, &bytes);
+            }
             ToNode::Died => self.die(node),
             ToNode::Resign => self.lease_step(node, LeaseEvent::ResignRequested),
         }

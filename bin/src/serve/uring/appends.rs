@@ -5,10 +5,10 @@ use std::rc::Rc;
 use duolog_engine::append::AppendView;
 use duolog_engine::ids::ShardId;
 use duolog_engine::route::shard_of;
-use duolog_engine::shard::{self, Actions, Event, Outcome, Refusal, RequestId};
+use duolog_engine::shard::{Actions, Event, Outcome, Refusal, RequestId};
 use duolog_net::session::{Answers, Request, Ticket};
 use duolog_net::wire::{
-    Appended, Copies, ErrorCode, ErrorFrame, ReadStream, StreamSpan, encode_admin_answer,
+    Appended, ErrorCode, ErrorFrame, ReadStream, StreamSpan, encode_admin_answer,
 };
 
 use super::connection::Connection;
@@ -17,7 +17,7 @@ use super::{log_read, stream_read};
 use crate::serve::admin;
 use crate::serve::cluster::message::ToControl;
 use crate::serve::inbox::{ForeignRequest, Message};
-use crate::serve::refusal::{self, RefusalText};
+use crate::serve::refusal::RefusalText;
 
 /// What a client waits when another shard's inbox is full, milliseconds.
 const INBOX_RETRY_AFTER_MS: u32 = 10;
@@ -39,7 +39,7 @@ impl ShardLoop {
                 let view = match AppendView::parse(body, self.event_max_bytes) {
                     Ok(view) => view,
                     Err(error) => {
-                        return answers.refuse(ticket, &refusal::bad_request(&error), error);
+                        return answers.refuse(ticket, &ErrorFrame::from(&error), error);
                     }
                 };
                 let first = view.streams().next().expect("parse() wants at least one stream");
@@ -166,22 +166,10 @@ impl ShardLoop {
                 self.refuse_as_follower(out, correlation, RefusalText(refused));
             }
             Outcome::Refused(refused) => {
-                refusal::frame(refused).encode(out, correlation, RefusalText(refused));
+                ErrorFrame::from(refused).encode(out, correlation, RefusalText(refused));
             }
             Outcome::Appended(receipt) => {
-                let appended = Appended {
-                    first_lsn: receipt.first_lsn,
-                    last_lsn: receipt.last_lsn,
-                    hlc: receipt.hlc,
-                    epoch: receipt.epoch,
-                    shard: self.id(),
-                    copies: match receipt.copies {
-                        shard::Copies::Disk => Copies::ThisDisk,
-                        shard::Copies::Peer => Copies::ThisDiskAndPeer,
-                        shard::Copies::Chain => Copies::ThisDiskAndS3,
-                    },
-                    replayed: receipt.replayed,
-                };
+                let appended = Appended::of(receipt, self.id());
                 let spans = actions
                     .ranges_of(receipt)
                     .iter()

@@ -10,6 +10,11 @@ use super::Kept;
 use crate::simulator::world::World;
 
 impl World {
+    /// Where an operation was said to be.
+    pub(in crate::simulator) fn receipt_of(&self, operation: u64) -> Option<Lsn> {
+        self.ledger.receipts.get(&operation).copied()
+    }
+
     pub(super) fn check_receipt_once(&mut self, operation: u64, receipt: &Receipt) {
         let first = *self.ledger.receipts.entry(operation).or_insert(receipt.first_lsn);
         assert_eq!(first, receipt.first_lsn, "A6: operation {operation} is in the log twice");
