@@ -45,8 +45,10 @@ struct Client {
     node: usize,
     /// What it has not got done.
     open: Option<Operation>,
-    /// The request it waits for, and until when.
-    waiting: Option<(u64, u64)>,
+    /// The request it waits for.
+    waiting: Option<u64>,
+    /// When it does its next thing.
+    wakes_us: u64,
     /// Stream ends that it has seen.
     known: BTreeMap<usize, u64>,
     /// Its connection.
@@ -98,14 +100,20 @@ impl Clients {
 }
 
 impl World {
+    /// A client's next thing comes after so long, whatever it was to do before.
+    pub fn wake(&mut self, client: usize, us: u64) {
+        let due = self.now_us + us;
+        self.clients.list[client].wakes_us = due;
+        self.at(due, Due::Client(client));
+    }
+
     /// A client does its next thing.
     pub fn client(&mut self, client: usize) {
-        let now = self.now_us;
         let state = &mut self.clients.list[client];
-        if let Some((request, until)) = state.waiting {
-            if now < until {
-                return;
-            }
+        if state.wakes_us != self.now_us {
+            return;
+        }
+        if let Some(request) = state.waiting {
             // Nobody answers: the outcome is not known.
             state.waiting = None;
             state.line = None;
@@ -119,7 +127,7 @@ impl World {
         if self.clients.list[client].open.is_none() && self.chance.percent(30) {
             let stream = self.chance.index(STREAMS);
             self.ask_for_end(client, stream);
-            return self.after(self.plan.think_us, Due::Client(client));
+            return self.wake(client, self.plan.think_us);
         }
         let operation = match self.clients.list[client].open.take() {
             Some(operation) => operation,
@@ -185,13 +193,12 @@ impl World {
     fn submit(&mut self, client: usize, operation: Operation) {
         let request = self.clients.next_request();
         let node = self.clients.list[client].node;
-        let until = self.now_us + ANSWER_MAX_US;
         let mut frame = Vec::new();
         encode_frame(&mut frame, FrameKind::Append, request, &operation.bytes);
         self.clients.requests.insert(request, (client, operation.id, node));
-        self.clients.list[client].waiting = Some((request, until));
+        self.clients.list[client].waiting = Some(request);
         self.clients.list[client].open = Some(operation);
-        self.at(until, Due::Client(client));
+        self.wake(client, ANSWER_MAX_US);
         if self.nodes[node].process.is_some() {
             self.line_to(client, node);
             self.client_sends(client, &frame);
@@ -202,11 +209,11 @@ impl World {
     pub fn client_is_cut_off(&mut self, client: usize) {
         let state = &mut self.clients.list[client];
         state.reads.clear();
-        if let Some((request, _)) = state.waiting.take() {
+        if let Some(request) = state.waiting.take() {
             self.clients.requests.remove(&request);
             self.unknown(client);
             let us = 1 + self.chance.below(REFUSED_US);
-            self.after(us, Due::Client(client));
+            self.wake(client, us);
         }
     }
 
@@ -269,13 +276,13 @@ impl World {
     ) {
         let Some((_, operation, _)) = self.clients.requests.remove(&request) else { return };
         let state = &mut self.clients.list[client];
-        if state.waiting.is_none_or(|(waited, _)| waited != request) {
+        if state.waiting != Some(request) {
             return;
         }
         state.waiting = None;
         let pause = how(self, operation);
         let us = 1 + self.chance.below(pause);
-        self.after(us, Due::Client(client));
+        self.wake(client, us);
     }
 
     fn client_is_refused(&mut self, client: usize, code: ErrorCode, next: Revision) -> u64 {

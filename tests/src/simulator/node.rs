@@ -124,9 +124,9 @@ pub struct Process {
     pub flush_due: bool,
     pub peers: BTreeMap<ConnId, Peer>,
     /// Connections of clients.
-    pub guests: BTreeMap<LineId, Guest>,
+    pub guests: BTreeMap<usize, Guest>,
     /// Appends that wait in the shard.
-    pub tickets: BTreeMap<u64, (LineId, Ticket)>,
+    pub tickets: BTreeMap<u64, (usize, LineId, Ticket)>,
     pub beat_out: Option<ConnId>,
     pub beat_in: Option<ConnId>,
     pub last_beat: MonoMs,

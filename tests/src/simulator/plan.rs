@@ -185,7 +185,7 @@ impl Plan {
             blocks_in_flight: chance.pick(&[1, 2, 8]),
             replication_delay_ms: chance.pick(&[0, 5]),
             clients: chance.between(2, 6) as usize,
-            think_us: chance.pick(&[50_000, 200_000]),
+            think_us: chance.pick(&[20_000, 50_000, 200_000]),
             trace: false,
         }
     }

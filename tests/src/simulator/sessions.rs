@@ -34,10 +34,10 @@ pub struct Line {
     arrives_us: u64,
 }
 
-/// The node's end.
+/// The node's end of a client's newest connection.
 #[derive(Debug)]
 pub struct Guest {
-    pub client: usize,
+    line: LineId,
     session: Session,
     /// Nothing that is sent later arrives before this.
     arrives_us: u64,
@@ -93,14 +93,15 @@ impl World {
     /// Bytes of a client arrive.
     pub fn hear_client(&mut self, node: usize, client: usize, line: LineId, bytes: &[u8]) {
         let (role, epoch) = self.standing(node);
-        let process = self.process(node);
-        let guest = process.guests.entry(line).or_insert_with(|| {
+        let guests = &mut self.process(node).guests;
+        if guests.get(&client).is_none_or(|guest| guest.line < line) {
             let mut session = Session::new(Settings::default());
             session.set_standing(&Standing { role, epoch, leader: "" });
-            Guest { client, session, arrives_us: 0, over: false }
-        });
-        if guest.over {
-            return;
+            guests.insert(client, Guest { line, session, arrives_us: 0, over: false });
+        }
+        let guest = guests.get_mut(&client).expect("it is there or was put there");
+        if guest.line != line || guest.over {
+            return; // of a connection that has ended
         }
         let mut asked = Vec::new();
         guest.session.receive(bytes, &mut |ticket, request, _| {
@@ -114,23 +115,25 @@ impl World {
         guest.session.check();
         for (ticket, request) in asked {
             match request {
-                Asked::Append(body) => self.take_append(node, line, ticket, &body),
-                Asked::Read(stream) => self.take_read(node, line, ticket, &stream),
+                Asked::Append(body) => self.take_append(node, client, ticket, &body),
+                Asked::Read(stream) => self.take_read(node, client, ticket, &stream),
             }
         }
-        self.send_answers(node, line);
+        self.send_answers(node, client);
     }
 
-    fn take_append(&mut self, node: usize, line: LineId, ticket: Ticket, body: &[u8]) {
+    fn take_append(&mut self, node: usize, client: usize, ticket: Ticket, body: &[u8]) {
         let to = RequestId(ticket.correlation());
         let view = AppendView::parse(body, 1 << 20);
         let view = view.expect("clients send requests in the right form");
-        self.process(node).tickets.insert(to.0, (line, ticket));
+        let process = self.process(node);
+        let line = process.guests[&client].line;
+        process.tickets.insert(to.0, (client, line, ticket));
         self.shard_step(node, Event::Append { to, view });
     }
 
     /// A linearizable read of a stream's end: the leader's, under its grant.
-    fn take_read(&mut self, node: usize, line: LineId, ticket: Ticket, stream: &str) {
+    fn take_read(&mut self, node: usize, client: usize, ticket: Ticket, stream: &str) {
         let now = self.nodes[node].now(self.now_us).mono.ms();
         let hands_over = self.makes(Mistake::ReadsWhileHandingOver);
         let process = self.process(node);
@@ -143,7 +146,7 @@ impl World {
             panic!("D7: all heads stay in memory");
         };
         let (_, epoch) = self.standing(node);
-        let guest = self.process(node).guests.get_mut(&line).expect("it has just asked");
+        let guest = self.process(node).guests.get_mut(&client).expect("it has just asked");
         if !leads {
             let refused = ErrorFrame::not_leader(epoch);
             return guest.session.answers().refuse(ticket, &refused, "it does not lead");
@@ -167,8 +170,12 @@ impl World {
         {
             self.check_receipt(node, operation, receipt);
         }
-        let Some((line, ticket)) = self.process(node).tickets.remove(&to.0) else { return };
-        let Some(guest) = self.process(node).guests.get_mut(&line) else { return };
+        let process = self.process(node);
+        let Some((client, line, ticket)) = process.tickets.remove(&to.0) else { return };
+        let Some(guest) = process.guests.get_mut(&client) else { return };
+        if guest.line != line {
+            return; // nobody waits there any more
+        }
         let answers = guest.session.answers();
         match outcome {
             Outcome::Appended(receipt) => {
@@ -179,24 +186,24 @@ impl World {
                 answers.refuse(ticket, &ErrorFrame::from(refusal), "refused");
             }
         }
-        self.send_answers(node, line);
+        self.send_answers(node, client);
     }
 
     /// What a session has to say goes out. Now and then the connection ends instead.
-    fn send_answers(&mut self, node: usize, line: LineId) {
+    fn send_answers(&mut self, node: usize, client: usize) {
         let mut bytes = Vec::new();
-        let Some(guest) = self.process(node).guests.get_mut(&line) else { return };
+        let Some(guest) = self.process(node).guests.get_mut(&client) else { return };
         guest.session.answers().take_unsent(&mut bytes);
         guest.session.answers().sent(bytes.len());
         guest.session.check();
-        let client = guest.client;
+        let line = guest.line;
         if bytes.is_empty() || guest.over {
             return;
         }
         let mut pieces = self.pieces(&bytes);
         if self.chance.percent(2) {
             self.saw("a client's connection ends before its answer");
-            self.process(node).guests.get_mut(&line).expect("it was found above").over = true;
+            self.process(node).guests.get_mut(&client).expect("it was found above").over = true;
             // Whatever of the answer is on its way, and then the end.
             pieces.truncate(pieces.len() - 1);
             pieces.push(Vec::new());
@@ -204,7 +211,7 @@ impl World {
         let wire_us = self.plan.wire_us;
         for bytes in pieces {
             let due = self.now_us + wire_us + self.chance.below(200);
-            let guest = self.process(node).guests.get_mut(&line).expect("it was found above");
+            let guest = self.process(node).guests.get_mut(&client).expect("it was found above");
             guest.arrives_us = guest.arrives_us.max(due);
             let due = guest.arrives_us;
             self.at(due, Due::ToClient { client, line, bytes });
@@ -229,11 +236,10 @@ impl World {
     /// Tells every client if the node has become something else.
     pub fn tell_standing(&mut self, node: usize) {
         let (role, epoch) = self.standing(node);
-        let lines: Vec<LineId> = self.process(node).guests.keys().copied().collect();
-        for line in lines {
-            let Some(guest) = self.process(node).guests.get_mut(&line) else { continue };
+        for client in 0..self.plan.clients {
+            let Some(guest) = self.process(node).guests.get_mut(&client) else { continue };
             guest.session.set_standing(&Standing { role, epoch, leader: "" });
-            self.send_answers(node, line);
+            self.send_answers(node, client);
         }
     }
 

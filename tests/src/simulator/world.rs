@@ -129,7 +129,7 @@ impl World {
         }
         for client in 0..self.plan.clients {
             let us = self.chance.below(self.plan.think_us);
-            self.after(us, Due::Client(client));
+            self.wake(client, us);
         }
         for tail in 0..TAILS {
             self.after(LOOK_US, Due::Tail(tail));

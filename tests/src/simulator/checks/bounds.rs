@@ -8,9 +8,10 @@ use crate::simulator::node::{IN_FLIGHT_MAX, IN_FLIGHT_MAX_BYTES, LAYOUT};
 use crate::simulator::uploading::UPLOADS_MAX;
 use crate::simulator::world::World;
 
-/// Bytes of a connection under way, at most: the window, the block that was begun within it, and
-/// messages without blocks.
-const WIRE_MAX_BYTES: usize = WINDOW_MAX_BYTES + 2 * LAYOUT.segment_size_bytes as usize;
+/// Bytes of a connection under way, at most: the window, the block that was begun within it,
+/// messages without blocks, and the heads of the blocks' frames, which the window does not count.
+const WIRE_MAX_BYTES: usize =
+    WINDOW_MAX_BYTES + WINDOW_MAX_BYTES / 8 + 2 * LAYOUT.segment_size_bytes as usize;
 
 impl World {
     /// The queues of a node.
