@@ -1,9 +1,10 @@
 //! What a shard answers, as frames: codes and numbers of its refusals, and receipts.
 
 use duolog_engine::ids::ShardId;
+use duolog_engine::record::StreamRange;
 use duolog_engine::shard::{Copies as Kept, Receipt, Refusal};
 
-use super::appended::{Appended, Copies};
+use super::appended::{Appended, Copies, StreamSpan};
 use super::error::{ErrorCode, ErrorFrame};
 
 impl From<&Refusal> for ErrorFrame {
@@ -33,6 +34,12 @@ impl From<&Refusal> for ErrorFrame {
                 Self::new(ErrorCode::TooLarge).numbers(size, limit)
             }
         }
+    }
+}
+
+impl From<&StreamRange> for StreamSpan {
+    fn from(range: &StreamRange) -> Self {
+        Self { first: range.first, event_count: range.event_count }
     }
 }
 

@@ -117,8 +117,8 @@ impl Stage {
         let needs = |need| order.scenario.needs.contains(&need);
         let clocks = needs(Need::Clocks).then(|| Clocks::make(stage, NODES_MAX)).transpose()?;
         let mut disks = Vec::new();
-        for _ in 0..if needs(Need::Disks) { 2 } else { 0 } {
-            disks.push(LoopDisk::make(DISK_BYTES)?);
+        if needs(Need::Disks) {
+            disks = vec![LoopDisk::make(DISK_BYTES)?, LoopDisk::make(DISK_BYTES)?];
         }
         let places: Vec<PathBuf> = disks.iter().map(|disk| disk.path().join("data")).collect();
         let (inner, folder, dressing) = (ground.dress, order.folder.clone(), clocks.clone());

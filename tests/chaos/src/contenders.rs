@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use duolog_engine::append::Expect;
 use duolog_engine::ids::Revision;
-use duolog_net::wire::{Direction, ErrorCode, ReadStream};
+use duolog_net::wire::ErrorCode;
 use duolog_tests::process::{
-    Answer, Fate, Ledger, Operation, Span, Stopwatch, Wire, moment_us, pause,
+    Answer, Fate, Ledger, Operation, Span, Stopwatch, Wire, end_of, moment_us, pause,
 };
 
 const STREAM: &str = "contended";
@@ -73,12 +73,7 @@ impl Contender<'_> {
         let mut sequence = 0;
         while self.won.load(Ordering::Relaxed) < self.goal {
             sequence += 1;
-            let end = wire.try_page(&ReadStream {
-                from: ReadStream::END,
-                events_max: 1,
-                direction: Direction::Backwards,
-                ..ReadStream::new(STREAM)
-            })?;
+            let end = wire.try_page(&end_of(STREAM))?;
             let expect = match end.tail.stream_next.0 {
                 0 => Expect::NoStream,
                 next => Expect::Exact(Revision(next - 1)),

@@ -104,12 +104,11 @@ impl Play {
         self.crowd = Some(Crowd::start(plan));
     }
 
-    /// Lets the clients finish; everything that any of them was told.
-    pub fn dismiss(&mut self) -> &Ledger {
+    /// Lets the clients finish: the ledger has everything that any of them was told.
+    pub fn dismiss(&mut self) {
         if let Some(crowd) = self.crowd.take() {
             self.ledger.join(crowd.finish());
         }
-        &self.ledger
     }
 
     fn crowd(&self) -> &Crowd {
@@ -162,16 +161,12 @@ impl Play {
             Step::Launch(who) => self.start(who, Pair::launch),
             Step::Freeze(who) => self.freeze(who, true),
             Step::Thaw(who) => self.freeze(who, false),
-            Step::Cut(from, to) => self.block(from, to, true),
-            Step::Part(one, other) => {
-                let (one, other) = (self.place(one), self.place(other));
-                self.lab.block(one, other, true);
-                self.lab.block(other, one, true);
+            Step::Cut(from, to) => {
+                let (from, to) = (self.place(from), self.place(to));
+                self.lab.block(from, to, true);
             }
-            Step::Join(one, other) => {
-                self.block(one, other, false);
-                self.block(other, one, false);
-            }
+            Step::Part(one, other) => self.block_both(one, other, true),
+            Step::Join(one, other) => self.block_both(one, other, false),
             Step::Store(manner) => self.store(manner),
             Step::Clock(who, ahead_ms) => {
                 let node = self.who(who);
@@ -302,9 +297,10 @@ impl Play {
         }
     }
 
-    fn block(&mut self, from: End, to: End, blocked: bool) {
-        let (from, to) = (self.place(from), self.place(to));
-        self.lab.block(from, to, blocked);
+    fn block_both(&mut self, one: End, other: End, blocked: bool) {
+        let (one, other) = (self.place(one), self.place(other));
+        self.lab.block(one, other, blocked);
+        self.lab.block(other, one, blocked);
     }
 
     fn store(&self, manner: Manner) {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use duolog_engine::ids::{Lsn, ShardId};
 use duolog_net::client::RecordedEvent;
-use duolog_net::wire::{Consistency, Direction, ReadLog, ReadStream};
-use duolog_tests::process::{Answer, Fate, Ledger, Span, Wire, moment_us, pause};
+use duolog_net::wire::{Consistency, ReadLog, ReadStream};
+use duolog_tests::process::{Answer, Fate, Ledger, Span, Wire, end_of, moment_us, pause};
 use duolog_tests::sim::chance::Chance;
 
 /// How long a node may take to say hello.
@@ -158,13 +158,7 @@ fn ask_for_ends(
         while !stop.load(Ordering::Relaxed) {
             let stream = chance.pick(&STREAMS);
             let sent_us = moment_us();
-            let correlation = wire.send_read(&ReadStream {
-                from: ReadStream::END,
-                events_max: 1,
-                direction: Direction::Backwards,
-                consistency,
-                ..ReadStream::new(stream)
-            })?;
+            let correlation = wire.send_read(&ReadStream { consistency, ..end_of(stream) })?;
             match wire.answer_to(correlation)? {
                 Answer::Stream(page) => {
                     let span = Span { sent_us, answered_us: moment_us() };

@@ -27,7 +27,7 @@ pub use moment::{Span, moment_us};
 pub use namespace::{enter, within};
 pub use patience::{Stopwatch, pause, quiet, skip, until};
 pub use program::{Ran, duolog, run, scratch};
-pub use request::{block_on, one_event, raw_append};
+pub use request::{block_on, end_of, one_event, raw_append};
 pub use server::{Ended, Server, ServerOptions, free_port};
 pub use vitals::Vitals;
 pub use wire::{Answer, Page, Receipt, Refused, Wire};

@@ -1,6 +1,7 @@
 //! Requests put together by hand.
 
 use duolog_engine::append::{AppendBuilder, Expect};
+use duolog_net::wire::{Direction, ReadStream};
 
 /// The body of an append, put together without any check: fixed part, one stream, its events as
 /// (type, metadata, data).
@@ -37,6 +38,14 @@ pub fn one_event(stream: &str, kind: &str, metadata: &[u8], data: &[u8]) -> Appe
     append.stream(stream, Expect::Any).expect("the name fits");
     append.event(1, kind, metadata, data).expect("the event fits");
     append
+}
+
+/// A read of a stream's end: its last event, and how many there are.
+#[must_use]
+pub const fn end_of(stream: &str) -> ReadStream<'_> {
+    let mut read = ReadStream::new(stream);
+    (read.from, read.events_max, read.direction) = (ReadStream::END, 1, Direction::Backwards);
+    read
 }
 
 /// Runs what the client library does.

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use duolog_engine::append::{AppendBuilder, Expect};
 use duolog_engine::ids::{IdempotencyKey, Lsn, Revision};
-use duolog_net::wire::{Direction, ErrorCode, FrameKind, ReadStream, encode_frame};
+use duolog_net::wire::{ErrorCode, FrameKind, encode_frame};
 
 use super::plan::Plan;
 use super::sessions::{Heard, Line, LineId};
 use super::world::{Due, World};
+use crate::process::end_of;
 
 /// How many streams there are.
 pub const STREAMS: usize = 6;
@@ -183,10 +184,8 @@ impl World {
         self.line_to(client, node);
         let request = self.clients.next_request();
         self.clients.list[client].reads.insert(request, stream);
-        let (name, mut frame) = (stream_name(stream), Vec::new());
-        let direction = Direction::Backwards;
-        let read = ReadStream { from: ReadStream::END, direction, ..ReadStream::new(&name) };
-        read.encode(&mut frame, request).expect("a short name");
+        let mut frame = Vec::new();
+        end_of(&stream_name(stream)).encode(&mut frame, request).expect("a short name");
         self.client_sends(client, &frame);
     }
 

@@ -3,7 +3,7 @@
 
 use duolog_engine::append::AppendView;
 use duolog_engine::ids::{LeaseEpoch, Lsn, Revision, ShardId, StreamId};
-use duolog_engine::shard::{Actions, Event, Outcome, Receipt, RequestId, StreamEnd};
+use duolog_engine::shard::{Actions, Event, Outcome, RequestId, StreamEnd};
 use duolog_net::limits::answer_body_max_bytes;
 use duolog_net::session::{Request, Session, Settings, Ticket};
 use duolog_net::wire::{
@@ -179,7 +179,7 @@ impl World {
         let answers = guest.session.answers();
         match outcome {
             Outcome::Appended(receipt) => {
-                let spans = spans(receipt, actions);
+                let spans = actions.ranges_of(receipt).iter().map(StreamSpan::from);
                 answers.appended(ticket, &Appended::of(receipt, ShardId(0)), spans);
             }
             Outcome::Refused(refusal) => {
@@ -270,11 +270,6 @@ impl World {
             self.client_hears(client, node, heard);
         }
     }
-}
-
-fn spans<'a>(receipt: &Receipt, actions: &'a Actions) -> impl Iterator<Item = StreamSpan> + 'a {
-    let ranges = actions.ranges_of(receipt).iter();
-    ranges.map(|range| StreamSpan { first: range.first, event_count: range.event_count })
 }
 
 /// What a node told a client.

@@ -170,10 +170,7 @@ impl ShardLoop {
             }
             Outcome::Appended(receipt) => {
                 let appended = Appended::of(receipt, self.id());
-                let spans = actions
-                    .ranges_of(receipt)
-                    .iter()
-                    .map(|range| StreamSpan { first: range.first, event_count: range.event_count });
+                let spans = actions.ranges_of(receipt).iter().map(StreamSpan::from);
                 appended.encode(out, correlation, spans);
             }
         }

@@ -10,12 +10,12 @@ use crate::scenario::{Need, Scenario, Step};
 
 /// See the module.
 pub const ALL: &[Scenario] = &[
-    turned("clock_leader_ahead", LEADER_AHEAD),
-    turned("clock_leader_behind", LEADER_BEHIND),
-    turned("clock_follower_ahead", FOLLOWER_AHEAD).short(),
-    turned("clock_follower_behind", FOLLOWER_BEHIND),
-    turned("clock_leader_skewed", LEADER_SKEWED),
-    turned("clock_follower_skewed", FOLLOWER_SKEWED),
+    turned("clock_leader_ahead", &[Clock(Leader, HOUR_MS)]),
+    turned("clock_leader_behind", &[Clock(Leader, -HOUR_MS)]),
+    turned("clock_follower_ahead", &[Clock(Follower, HOUR_MS)]).short(),
+    turned("clock_follower_behind", &[Clock(Follower, -HOUR_MS)]),
+    turned("clock_leader_skewed", &[Clock(Leader, SKEW_MS)]),
+    turned("clock_follower_skewed", &[Clock(Follower, SKEW_MS)]),
     Scenario::new(
         "disk_full_leader",
         0..=MANY,
@@ -45,19 +45,7 @@ pub const ALL: &[Scenario] = &[
         ],
     )
     .needs(&[Need::Disks]),
-    Scenario::new(
-        "disk_fails_leader",
-        1..=2,
-        &[
-            AckedBy(P, 200),
-            Disk(Leader, Fails),
-            Leads(Follower),
-            AckedBy(C, 100),
-            Start(Leader),
-            Whole,
-        ],
-    )
-    .needs(&[Need::Disks]),
+    leader_ends_by("disk_fails_leader", &[AckedBy(P, 200), Disk(Leader, Fails)]),
     Scenario::new(
         "disk_fails_follower",
         0..=0,
@@ -70,19 +58,7 @@ pub const ALL: &[Scenario] = &[
         ],
     )
     .needs(&[Need::Disks]),
-    Scenario::new(
-        "power_cut_leader",
-        1..=2,
-        &[
-            AckedBy(P, 500),
-            Disk(Leader, PowerCut),
-            Leads(Follower),
-            AckedBy(C, 100),
-            Start(Leader),
-            Whole,
-        ],
-    )
-    .needs(&[Need::Disks]),
+    leader_ends_by("power_cut_leader", &[AckedBy(P, 500), Disk(Leader, PowerCut)]),
     Scenario::new(
         "power_cut_both",
         0..=MANY,
@@ -110,13 +86,6 @@ pub const ALL: &[Scenario] = &[
     .short(),
 ];
 
-const LEADER_AHEAD: &[Step] = &[Clock(Leader, HOUR_MS)];
-const LEADER_BEHIND: &[Step] = &[Clock(Leader, -HOUR_MS)];
-const FOLLOWER_AHEAD: &[Step] = &[Clock(Follower, HOUR_MS)];
-const FOLLOWER_BEHIND: &[Step] = &[Clock(Follower, -HOUR_MS)];
-const LEADER_SKEWED: &[Step] = &[Clock(Leader, SKEW_MS)];
-const FOLLOWER_SKEWED: &[Step] = &[Clock(Follower, SKEW_MS)];
-
 /// A clock is turned under load, the leader dies, comes back, and the clock is right again. A node
 /// whose clock is too far off does not follow: meanwhile the second copy is in the bucket.
 const fn turned(name: &'static str, turn: &'static [Step]) -> Scenario {
@@ -137,4 +106,12 @@ const fn turned(name: &'static str, turn: &'static [Step]) -> Scenario {
     );
     scenario.first = turn;
     scenario.needs(&[Need::Clocks])
+}
+
+/// The leader's disk takes the leader with it; it comes back with the disk.
+const fn leader_ends_by(name: &'static str, end: &'static [Step]) -> Scenario {
+    let mut scenario =
+        Scenario::new(name, 1..=2, &[Leads(Follower), AckedBy(C, 100), Start(Leader), Whole]);
+    scenario.first = end;
+    scenario.needs(&[Need::Disks])
 }
