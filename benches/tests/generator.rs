@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use duolog_benches::generator::{self, Expectation, Report, RunError, Settings, Workload};
+use duolog_benches::generator::{self, Report, RunError, Settings};
 use duolog_engine::ids::{ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, Revision, ShardId};
 use duolog_net::wire::{
     Appended, Copies, ErrorCode, ErrorFrame, FrameBuffer, FrameKind, HelloAccepted, NodeRole,
@@ -121,20 +121,10 @@ fn accepted() -> HelloAccepted {
 
 fn settings(addr: SocketAddr) -> Settings {
     Settings {
-        addr,
-        workload: Workload::Append,
-        connections: 1,
-        in_flight: 1,
         streams: 100,
-        event_size_bytes: 100,
-        duration: Duration::from_millis(600),
-        warm_up: Duration::ZERO,
         drain: Duration::from_millis(200),
-        expectation: Expectation::Any,
-        with_keys: false,
-        rate_per_s: None,
-        threads: 1,
         run_id: 1,
+        ..Settings::appends(addr, 1, 100, Duration::from_millis(600))
     }
 }
 

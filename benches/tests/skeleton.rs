@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use duolog_benches::generator::clock::pause;
-use duolog_benches::generator::{self, Expectation, Settings, Workload};
+use duolog_benches::generator::{self, Settings};
 use duolog_benches::uring::skeleton::{self, SkeletonError, SkeletonSettings};
 
 /// Starts a skeleton that lives as long as the test. `None`, with a message, where the system
@@ -30,20 +30,12 @@ fn start(dir: &std::path::Path, writes_in_flight: usize) -> Option<SocketAddr> {
 
 fn settings(addr: SocketAddr, connections: u32, in_flight: u32) -> Settings {
     Settings {
-        addr,
-        workload: Workload::Append,
-        connections,
         in_flight,
         streams: 1000,
-        event_size_bytes: 100,
-        duration: Duration::from_millis(400),
         warm_up: Duration::from_millis(100),
         drain: Duration::from_secs(20),
-        expectation: Expectation::Any,
-        with_keys: false,
-        rate_per_s: None,
-        threads: 1,
         run_id: 1,
+        ..Settings::appends(addr, connections, 100, Duration::from_millis(400))
     }
 }
 

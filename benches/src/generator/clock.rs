@@ -8,6 +8,7 @@ use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
 };
+use serde::{Deserialize, Serialize};
 
 /// Nanoseconds since a common start, on the system's monotonic clock: steps of the wall clock do
 /// not touch it, and it agrees between cores.
@@ -38,7 +39,7 @@ pub fn pause(duration: Duration) {
 }
 
 /// What a thread has consumed so far.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadUse {
     /// Processor time, ns.
     pub cpu_ns: u64,

@@ -1,14 +1,19 @@
 //! A histogram of latencies: recorded in nanoseconds with three significant digits, 1 us to 120 s.
 //! Longer ones are counted as over range, enter the top bucket and keep their exact maximum.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+use serde::{Deserialize, Serialize};
 
 const LOWEST_NS: u64 = 100;
 const HIGHEST_NS: u64 = 120_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Latencies of one population.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "LatenciesText", try_from = "LatenciesText")]
 pub struct Latencies {
     histogram: Histogram<u64>,
     over_range: u64,
@@ -86,6 +91,59 @@ impl Latencies {
     }
 }
 
+/// The form in JSON: nothing is rounded, so that populations of several machines merge as those of
+/// several threads do.
+#[derive(Serialize, Deserialize)]
+struct LatenciesText {
+    /// The histogram of nanoseconds: HdrHistogram's V2 encoding, as base64 text.
+    hdr_v2_base64: String,
+    over_range: u64,
+    /// The largest integer when empty.
+    min_ns: u64,
+    max_ns: u64,
+}
+
+/// A text that is no population of latencies.
+#[derive(Debug, thiserror::Error)]
+enum LatenciesTextError {
+    #[error("the histogram is no base64 text: {0}")]
+    Base64(#[from] base64::DecodeError),
+    #[error("the histogram cannot be decoded: {0}")]
+    Histogram(String),
+    /// It could not be merged with those made here.
+    #[error("the histogram has other bounds than {LOWEST_NS} to {HIGHEST_NS} ns, 3 digits")]
+    Bounds,
+}
+
+impl From<Latencies> for LatenciesText {
+    fn from(latencies: Latencies) -> Self {
+        let Latencies { histogram, over_range, min_ns, max_ns } = latencies;
+        let mut bytes = Vec::new();
+        V2Serializer::new()
+            .serialize(&histogram, &mut bytes)
+            .expect("a Vec takes all bytes, and counts are below 2^63");
+        Self { hdr_v2_base64: STANDARD.encode(bytes), over_range, min_ns, max_ns }
+    }
+}
+
+impl TryFrom<LatenciesText> for Latencies {
+    type Error = LatenciesTextError;
+
+    fn try_from(text: LatenciesText) -> Result<Self, LatenciesTextError> {
+        let bytes = STANDARD.decode(text.hdr_v2_base64)?;
+        let histogram: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| LatenciesTextError::Histogram(error.to_string()))?;
+        if (histogram.low(), histogram.high(), histogram.sigfig())
+            != (LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS)
+        {
+            return Err(LatenciesTextError::Bounds);
+        }
+        let LatenciesText { over_range, min_ns, max_ns, .. } = text;
+        Ok(Self { histogram, over_range, min_ns, max_ns })
+    }
+}
+
 fn microseconds(value_ns: u64) -> f64 {
     tenths(value_ns as f64 / 1000.0)
 }
@@ -148,6 +206,45 @@ mod tests {
         assert_eq!(latencies.count(), 1);
         assert_eq!(latencies.max_us(), Some(300_000_000.0));
         assert_eq!(latencies.percentile_us(50.0), Some(120_000_000.0));
+    }
+
+    /// What goes from one machine to another as text is the same population afterwards, down to
+    /// the values beyond the range. Broken if anything is rounded, or if merging what was read
+    /// back differs from merging the original.
+    #[test]
+    fn a_population_survives_its_text() {
+        let mut all = Latencies::default();
+        for latencies in [Latencies::default(), {
+            let mut some = Latencies::default();
+            (1..5000_u64).for_each(|number| some.record(number * number * 977));
+            some.record(1);
+            some.record(300_000_000_000);
+            some
+        }] {
+            let text = serde_json::to_string(&latencies).unwrap();
+            let back: Latencies = serde_json::from_str(&text).unwrap();
+            assert_eq!(back, latencies);
+            all.merge(&back);
+        }
+        assert_eq!((all.count(), all.over_range()), (5001, 1));
+    }
+
+    /// Text from elsewhere is refused with a reason. Broken if a histogram gets in that merging
+    /// would fail on.
+    #[test]
+    fn text_that_is_no_population_of_this_kind_is_refused() {
+        let mut bytes = Vec::new();
+        let other = Histogram::<u64>::new_with_bounds(1, 1000, 2).unwrap();
+        V2Serializer::new().serialize(&other, &mut bytes).unwrap();
+        let refused = |base64: &str| {
+            let value = serde_json::json!({
+                "hdr_v2_base64": base64, "over_range": 0, "min_ns": 1, "max_ns": 1
+            });
+            serde_json::from_value::<Latencies>(value).unwrap_err().to_string()
+        };
+        assert!(refused(&STANDARD.encode(&bytes)).contains("other bounds"));
+        assert!(refused(&STANDARD.encode(&bytes[..9])).contains("cannot be decoded"));
+        assert!(refused("!").contains("no base64"));
     }
 
     /// An empty population has no numbers at all: not the largest integer, not NaN.

@@ -8,7 +8,7 @@ pub mod latency;
 pub mod report;
 mod schedule;
 pub mod settings;
-mod tally;
+pub mod tally;
 mod worker;
 mod workload;
 
@@ -18,7 +18,7 @@ use std::thread;
 use clock::Clock;
 pub use report::Report;
 pub use settings::{Expectation, Settings, SettingsError, Workload};
-use tally::{Tally, Window};
+pub use tally::{Tally, Window};
 use worker::Worker;
 pub use worker::WorkerError;
 
@@ -42,6 +42,12 @@ pub enum RunError {
 /// Runs the load and reports. Takes `warm_up + duration` after all connections are open, and up
 /// to `drain` more for answers that are still out.
 pub fn run(settings: &Settings) -> Result<Report, RunError> {
+    Ok(Report::new(settings, &measure(settings)?))
+}
+
+/// Runs the load as [`run`] does; what each thread counted. Tallies of several runs under the same
+/// settings may be reported together.
+pub fn measure(settings: &Settings) -> Result<Vec<Tally>, RunError> {
     settings.check()?;
     let clock = Clock::start();
     let mut workers = Vec::new();
@@ -79,7 +85,5 @@ pub fn run(settings: &Settings) -> Result<Report, RunError> {
         let _ = go.send(window);
         tallies.push(handle);
     }
-    let tallies: Vec<Tally> =
-        tallies.into_iter().filter_map(|handle| handle.join().ok().flatten()).collect();
-    Ok(Report::new(settings, &tallies))
+    Ok(tallies.into_iter().filter_map(|handle| handle.join().ok().flatten()).collect())
 }

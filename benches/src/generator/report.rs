@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::settings::{Expectation, Settings, Workload};
 use super::tally::Tally;
@@ -14,13 +14,13 @@ const LIMITED_PERCENT: f64 = 95.0;
 const SATURATED_SHARE: f64 = 0.01;
 
 /// The whole result. Numbers that do not exist are `null`, never NaN or infinite.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// `append` or `read`.
-    pub workload: &'static str,
+    pub workload: String,
     /// `closed` (an answer starts the next request) or `open` (constant arrival rate, latency
     /// from the intended start).
-    pub mode: &'static str,
+    pub mode: String,
     /// Measured window, seconds. Opening connections, warm-up and drain lie outside.
     pub window_s: f64,
     /// Successful answers per second of the window.
@@ -30,7 +30,7 @@ pub struct Report {
     /// Refusals and losses within the window.
     pub errors: u64,
     /// The same by name.
-    pub errors_by_code: BTreeMap<&'static str, u64>,
+    pub errors_by_code: BTreeMap<String, u64>,
     /// Operations started in the window and never answered.
     pub unanswered: u64,
     /// Latency of successful operations that started in the window.
@@ -46,7 +46,7 @@ pub struct Report {
 }
 
 /// Latencies, microseconds.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct LatencyReport {
     /// Number of latencies.
@@ -64,7 +64,7 @@ pub struct LatencyReport {
 }
 
 /// How well the schedule was kept.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoopReport {
     /// Arrivals per second that were asked for.
     pub target_rate_per_s: u64,
@@ -83,7 +83,7 @@ pub struct OpenLoopReport {
 }
 
 /// The generator's own use of the machine.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientReport {
     /// Generator threads.
     pub threads: u32,
@@ -97,7 +97,7 @@ pub struct ClientReport {
 }
 
 /// The settings, with units.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it; see `Settings`")]
 pub struct SettingsReport {
     pub addr: String,
@@ -107,7 +107,7 @@ pub struct SettingsReport {
     pub event_size_bytes: u32,
     pub duration_s: f64,
     pub warm_up_s: f64,
-    pub expect: &'static str,
+    pub expect: String,
     pub idempotency_keys: bool,
     pub rate_per_s: Option<u64>,
     pub threads: u32,
@@ -119,11 +119,11 @@ impl Report {
     #[must_use]
     pub fn new(settings: &Settings, tallies: &[Tally]) -> Self {
         let mut latencies = super::latency::Latencies::default();
-        let mut errors_by_code: BTreeMap<&'static str, u64> = BTreeMap::new();
+        let mut errors_by_code: BTreeMap<String, u64> = BTreeMap::new();
         for tally in tallies {
             latencies.merge(&tally.latencies);
             for (name, count) in &tally.errors {
-                *errors_by_code.entry(name).or_default() += count;
+                *errors_by_code.entry(name.clone()).or_default() += count;
             }
         }
         let sum = |part: fn(&Tally) -> u64| tallies.iter().map(part).sum::<u64>();
@@ -131,8 +131,8 @@ impl Report {
         let acked = sum(|tally| tally.acked);
         let is_read = settings.workload == Workload::Read;
         Self {
-            workload: if is_read { "read" } else { "append" },
-            mode: if settings.rate_per_s.is_some() { "open" } else { "closed" },
+            workload: if is_read { "read" } else { "append" }.to_owned(),
+            mode: if settings.rate_per_s.is_some() { "open" } else { "closed" }.to_owned(),
             window_s,
             throughput_per_s: tenths(acked as f64 / window_s),
             acked,
@@ -295,7 +295,8 @@ impl SettingsReport {
             expect: match settings.expectation {
                 Expectation::Any => "any",
                 Expectation::Exact => "exact",
-            },
+            }
+            .to_owned(),
             idempotency_keys: settings.with_keys,
             rate_per_s: settings.rate_per_s,
             threads: settings.threads,
@@ -316,22 +317,9 @@ mod tests {
     use super::*;
 
     fn client(used_ms: &[(u64, u64)]) -> ClientReport {
-        let settings = Settings {
-            addr: "127.0.0.1:1".parse().unwrap(),
-            workload: Workload::Append,
-            connections: 2,
-            in_flight: 1,
-            streams: 1,
-            event_size_bytes: 1,
-            duration: Duration::from_secs(1),
-            warm_up: Duration::ZERO,
-            drain: Duration::ZERO,
-            expectation: Expectation::Any,
-            with_keys: false,
-            rate_per_s: None,
-            threads: 2,
-            run_id: 1,
-        };
+        let addr = "127.0.0.1:1".parse().unwrap();
+        let settings =
+            Settings { threads: 2, ..Settings::appends(addr, 2, 1, Duration::from_secs(1)) };
         let tally = |&(cpu_ms, waited_ms): &(u64, u64)| Tally {
             thread_use: ThreadUse { cpu_ns: cpu_ms * 1_000_000, waited_ns: waited_ms * 1_000_000 },
             ..Tally::default()
@@ -350,5 +338,29 @@ mod tests {
         let mut text = String::new();
         limited.write_text(&mut text).unwrap();
         assert!(text.contains("client-limited"), "{text}");
+    }
+
+    /// A result is read back as it was written, and so are the settings and tallies that machines
+    /// hand each other. Broken if a field is left out, renamed on one way, or rounded.
+    #[test]
+    fn results_settings_and_tallies_survive_their_json() {
+        fn back<T: Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
+            serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap()
+        }
+        let addr = "[::1]:7400".parse().unwrap();
+        let settings = Settings {
+            rate_per_s: Some(1000),
+            run_id: u64::MAX,
+            ..Settings::appends(addr, 2, 1, Duration::from_nanos(1_000_000_001))
+        };
+        let mut tally = Tally { acked: 7, scheduled: 9, sent: 8, ..Tally::default() };
+        tally.latencies.record(1_234_567);
+        tally.count_error("Busy", 3);
+        tally.count_error("Busy", 2);
+        let report = Report::new(&settings, &[tally.clone()]);
+        assert_eq!(report.errors_by_code.get("Busy"), Some(&5));
+        assert_eq!(back(&settings), settings);
+        assert_eq!(back(&tally), tally);
+        assert_eq!(back(&report), report);
     }
 }

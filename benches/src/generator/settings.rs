@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::clock::random_run_id;
 
 /// Most connections of one run: each costs a descriptor and about 1 KiB.
@@ -25,7 +27,8 @@ pub const RATE_MAX_PER_S: u64 = 100_000_000;
 pub const THREADS_MAX: u32 = 256;
 
 /// What each operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// Appends one event.
     Append,
@@ -34,7 +37,8 @@ pub enum Workload {
 }
 
 /// Condition on the stream of each append.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Expectation {
     /// None.
     Any,
@@ -42,8 +46,9 @@ pub enum Expectation {
     Exact,
 }
 
-/// One run.
-#[derive(Clone, Debug)]
+/// One run. Its JSON form is what generators on several machines hand each other; durations in it
+/// are whole seconds and nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The server's client port.
     pub addr: SocketAddr,

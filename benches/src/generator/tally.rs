@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::clock::ThreadUse;
 use super::latency::Latencies;
 
 /// The moments of a run, ns on its clock.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// Load begins.
     pub load_ns: u64,
@@ -25,7 +27,7 @@ impl Window {
 }
 
 /// What one worker counted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
     /// Successful answers within the window.
     pub acked: u64,
@@ -34,7 +36,7 @@ pub struct Tally {
     /// Latencies of successful operations that started in the window.
     pub latencies: Latencies,
     /// Refusals and losses within the window, by name.
-    pub errors: BTreeMap<&'static str, u64>,
+    pub errors: BTreeMap<String, u64>,
     /// Operations that started in the window and were not answered by the end of the drain.
     pub unanswered: u64,
     /// Open loop: operations due in the window.
@@ -53,7 +55,11 @@ pub struct Tally {
 
 impl Tally {
     /// Counts `count` errors of one kind.
-    pub fn count_error(&mut self, name: &'static str, count: u64) {
-        *self.errors.entry(name).or_default() += count;
+    pub fn count_error(&mut self, name: &str, count: u64) {
+        // Past the first of its kind an error costs no allocation.
+        match self.errors.get_mut(name) {
+            Some(counted) => *counted += count,
+            None => drop(self.errors.insert(name.to_owned(), count)),
+        }
     }
 }

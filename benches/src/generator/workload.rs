@@ -193,21 +193,14 @@ mod tests {
     use super::*;
 
     fn settings(expectation: Expectation) -> Settings {
+        let addr = "127.0.0.1:1".parse().unwrap();
         Settings {
-            addr: "127.0.0.1:1".parse().unwrap(),
-            workload: Workload::Append,
-            connections: 4,
             in_flight: 2,
             streams: 10,
-            event_size_bytes: 100,
-            duration: Duration::from_secs(1),
-            warm_up: Duration::ZERO,
-            drain: Duration::ZERO,
             expectation,
             with_keys: true,
-            rate_per_s: None,
-            threads: 1,
             run_id: 7,
+            ..Settings::appends(addr, 4, 100, Duration::from_secs(1))
         }
     }
 

@@ -1,0 +1,230 @@
+//! `duolog bench …`: the command lines of the load generator and of the limits benchmark, and what
+//! they print.
+
+mod duration;
+mod limits;
+mod load;
+mod pair;
+mod skeleton;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Subcommand;
+
+pub use limits::LimitsArgs;
+pub use load::{AppendArgs, ExpectArg, LoadArgs};
+pub use pair::PairArgs;
+pub use skeleton::SkeletonArgs;
+
+use crate::generator::{self, RunError, Settings, Workload};
+use crate::limits::LimitsError;
+use crate::pair::{PairError, Store};
+use crate::uring::skeleton::SkeletonError;
+
+/// The commands behind `duolog bench`.
+#[derive(Subcommand, Clone, Debug)]
+pub enum BenchCommand {
+    /// Append events and measure throughput and latency
+    #[command(after_help = load::HELP)]
+    Append(AppendArgs),
+    /// Write streams, then read pages from them and measure throughput and latency
+    #[command(after_help = load::HELP)]
+    Read(LoadArgs),
+    /// Compare Duolog with what this machine can do at best
+    #[command(after_help = limits::HELP)]
+    Limits(LimitsArgs),
+    /// Compare a pair with a standalone server, and measure how long a change of the lead takes
+    #[command(after_help = pair::HELP)]
+    Pair(PairArgs),
+    /// Serve as the bare skeleton that `limits` measures
+    #[command(hide = true)]
+    Skeleton(SkeletonArgs),
+}
+
+/// Why a command gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The address is none.
+    #[error("--addr {addr:?} is no address: {reason}")]
+    Addr {
+        /// As given.
+        addr: String,
+        /// Why.
+        reason: String,
+    },
+    /// The load generator.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The limits benchmark.
+    #[error(transparent)]
+    Limits(#[from] LimitsError),
+    /// The pair benchmark.
+    #[error(transparent)]
+    Pair(#[from] PairError),
+    /// The skeleton.
+    #[error(transparent)]
+    Skeleton(#[from] SkeletonError),
+    /// A result without a JSON form; does not happen.
+    #[error("the result has no JSON form: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl BenchError {
+    /// Whether the command line is at fault, not the server or the machine.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        if let Self::Pair(error) = self {
+            return error.is_usage();
+        }
+        matches!(
+            self,
+            Self::Addr { .. }
+                | Self::Run(RunError::Settings(_))
+                | Self::Limits(LimitsError::Rounds(_) | LimitsError::Run(RunError::Settings(_)))
+                | Self::Skeleton(SkeletonError::WritesInFlight(_))
+        )
+    }
+
+    /// Whether no server could be reached.
+    #[must_use]
+    pub const fn is_unreachable(&self) -> bool {
+        use crate::generator::WorkerError;
+        matches!(
+            self,
+            Self::Run(RunError::Worker(
+                WorkerError::Connect { .. } | WorkerError::OpenTimeout { .. }
+            ))
+        )
+    }
+}
+
+impl BenchCommand {
+    /// Whether results and errors are for machines.
+    #[must_use]
+    pub const fn json(&self) -> bool {
+        match self {
+            Self::Append(arguments) => arguments.load.json,
+            Self::Read(arguments) => arguments.json,
+            Self::Limits(arguments) => arguments.json,
+            Self::Pair(arguments) => arguments.json,
+            Self::Skeleton(_) => false,
+        }
+    }
+}
+
+/// What a command has come to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What is to be printed, with its last line feed.
+    pub text: String,
+    /// False: the pair broke a promise.
+    pub safe: bool,
+}
+
+/// Runs a command. `embed` starts the store that `pair` needs, whose answers take that much longer.
+pub fn run<S: Store>(
+    command: &BenchCommand,
+    embed: impl FnOnce(Duration) -> Result<S, String>,
+) -> Result<Outcome, BenchError> {
+    if let BenchCommand::Pair(arguments) = command {
+        let mut store = embed(arguments.s3_delay).map_err(PairError::Store)?;
+        let report = crate::pair::run(&arguments.settings(), &mut store, tell)?;
+        let text = if arguments.json { json(&report)? } else { report.to_text() };
+        return Ok(Outcome { text, safe: report.is_safe() });
+    }
+    Ok(Outcome { text: run_alone(command)?, safe: true })
+}
+
+fn run_alone(command: &BenchCommand) -> Result<String, BenchError> {
+    match command {
+        BenchCommand::Pair(_) => Ok(String::new()),
+        BenchCommand::Append(arguments) => load(&arguments.settings()?, arguments.load.json),
+        BenchCommand::Read(arguments) => load(&arguments.settings(Workload::Read)?, arguments.json),
+        BenchCommand::Limits(arguments) => {
+            let report = crate::limits::run(&arguments.settings(), tell)?;
+            if arguments.json { json(&report) } else { Ok(report.to_text()) }
+        }
+        BenchCommand::Skeleton(arguments) => {
+            crate::uring::skeleton::serve(&arguments.settings())?;
+            Ok(String::new())
+        }
+    }
+}
+
+fn load(settings: &Settings, as_json: bool) -> Result<String, BenchError> {
+    let report = generator::run(settings)?;
+    if as_json { json(&report) } else { Ok(report.to_text()) }
+}
+
+/// Shows a person how far a long run has come; a program that reads along is spared it.
+fn tell(step: &str) {
+    if std::io::stderr().is_terminal() {
+        eprintln!("{step}");
+    }
+}
+
+fn json(report: &impl serde::Serialize) -> Result<String, BenchError> {
+    Ok(serde_json::to_string(report)? + "\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::generator::Expectation;
+
+    #[derive(Parser, Debug)]
+    struct Program {
+        #[command(subcommand)]
+        command: BenchCommand,
+    }
+
+    #[test]
+    fn the_command_line_holds_together() {
+        use clap::CommandFactory;
+        Program::command().debug_assert();
+    }
+
+    #[test]
+    fn options_arrive_where_they_belong() {
+        let line = "bench append --addr 127.0.0.1:7401 --connections 3 --duration 1.5s --streams 9 \
+                    --size 10 --in-flight 2 --expect exact --rate 7 --key --json";
+        let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
+        assert!(parsed.command.json());
+        let BenchCommand::Append(arguments) = parsed.command else { panic!("not an append") };
+        let settings = arguments.settings().unwrap();
+        assert_eq!(settings.addr, "127.0.0.1:7401".parse().unwrap());
+        assert_eq!((settings.connections, settings.in_flight, settings.streams), (3, 2, 9));
+        assert_eq!((settings.event_size_bytes, settings.rate_per_s), (10, Some(7)));
+        assert_eq!(settings.duration, Duration::from_millis(1500));
+        assert_eq!((settings.expectation, settings.with_keys), (Expectation::Exact, true));
+    }
+
+    /// A small run stays small in every part that was not given. Broken if a check of a change took
+    /// as long as a measurement.
+    #[test]
+    fn a_quick_run_of_a_pair_is_small_where_nothing_else_is_said() {
+        let settings = |line: &str| {
+            let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
+            let BenchCommand::Pair(arguments) = parsed.command else { panic!("not a pair") };
+            arguments.settings()
+        };
+        let full = settings("bench pair --dir x");
+        assert_eq!((full.rounds, full.handovers, full.kills, full.copy_mib), (3, 20, 20, 256));
+        assert_eq!(full.healthy, Duration::from_secs(60));
+        let quick = settings("bench pair --dir x --quick --kills 4");
+        assert_eq!((quick.rounds, quick.handovers, quick.kills, quick.copy_mib), (1, 2, 4, 32));
+        assert!(quick.healthy < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_setting_out_of_range_is_a_usage_error_with_its_name() {
+        let line = "bench append --connections 0";
+        let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
+        let error = run_alone(&parsed.command).unwrap_err();
+        assert!(error.is_usage());
+        assert_eq!(error.to_string(), "--connections is 0: give 1 to 65536");
+    }
+}
