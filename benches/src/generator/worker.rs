@@ -19,6 +19,8 @@ use mio::{Events, Interest, Poll, Token};
 use super::answer::Answer;
 use super::clock::{Alarm, Clock, ThreadUse};
 use super::connection::{Connection, ConnectionError, Flight, Stage};
+use super::crew::Stop;
+use super::failure::WorkerError;
 use super::schedule::Schedule;
 use super::settings::{Settings, Workload};
 use super::tally::{Tally, Window};
@@ -28,6 +30,8 @@ use super::workload::{Requests, Streams};
 const OPENING_MAX: usize = 128;
 /// While connections open, the server must make some progress within this.
 const OPENING_TIMEOUT_NS: u64 = 30_000_000_000;
+/// Longest wait for sockets: so late a stop is noticed.
+const WAIT_MAX: Duration = Duration::from_millis(100);
 /// An open-loop request sent this much after its time counts as late.
 const LATE_NS: u64 = 1_000_000;
 /// Bounds of the pause that a busy server asks for.
@@ -36,34 +40,6 @@ const BUSY_RETRY_MAX_NS: u64 = 1_000_000_000;
 const EVENTS_MAX: usize = 1024;
 const SCRATCH_BYTES: usize = 256 << 10;
 const TIMER: Token = Token(usize::MAX);
-
-/// Why a run could not begin.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkerError {
-    /// The system refused a descriptor, a timer or the like.
-    #[error("the load generator cannot run: {0} (open files: check `ulimit -n`)")]
-    System(#[from] io::Error),
-    /// No connection.
-    #[error("cannot connect to {addr}: {reason}")]
-    Connect {
-        /// The server.
-        addr: std::net::SocketAddr,
-        /// Why.
-        reason: String,
-    },
-    /// Connections did not open in time.
-    #[error(
-        "{opened} of {wanted} connections are ready, and the server was silent for {after_s} s"
-    )]
-    OpenTimeout {
-        /// How many were open.
-        opened: usize,
-        /// How many this thread should have opened.
-        wanted: usize,
-        /// The limit.
-        after_s: u64,
-    },
-}
 
 /// See the module's text.
 #[derive(Debug)]
@@ -93,12 +69,18 @@ pub struct Worker {
     ready: usize,
     /// Why a connection could not be opened.
     failure: Option<String>,
+    stop: Stop,
 }
 
 impl Worker {
     /// Opens this worker's share of the connections: those whose number is `index` modulo the
     /// thread count. Returns when all are ready for load.
-    pub fn open(settings: &Settings, index: u32, clock: Clock) -> Result<Self, WorkerError> {
+    pub fn open(
+        settings: &Settings,
+        index: u32,
+        clock: Clock,
+        stop: Stop,
+    ) -> Result<Self, WorkerError> {
         let alarm = Alarm::new()?;
         let poll = Poll::new()?;
         let timer = alarm.descriptor();
@@ -124,6 +106,7 @@ impl Worker {
             index,
             ready: 0,
             failure: None,
+            stop,
         };
         worker.open_all()?;
         Ok(worker)
@@ -139,7 +122,10 @@ impl Worker {
             {
                 self.open_one()?;
             }
-            self.poll_sockets(&mut events, Duration::from_millis(100))?;
+            self.poll_sockets(&mut events, WAIT_MAX)?;
+            if self.stop.is_stopped() {
+                return Err(WorkerError::Stopped);
+            }
             if let Some(reason) = self.failure.take() {
                 return Err(WorkerError::Connect { addr: self.settings.addr, reason });
             }
@@ -185,13 +171,14 @@ impl Worker {
                 self.tally.backlog_at_end = self.backlog(now);
             }
             let everything_in = now >= window.end_ns && self.backlog(now) == 0 && self.is_quiet();
-            if everything_in || now >= drained_ns || self.all_dead() {
+            let over = everything_in || now >= drained_ns || self.all_dead();
+            if over || self.stop.is_stopped() {
                 break;
             }
             self.resume_delayed(now);
             self.dispatch_due();
             self.flush_touched();
-            let timeout = self.next_wake(self.clock.now_ns());
+            let timeout = self.next_wake(self.clock.now_ns()).min(WAIT_MAX);
             if self.poll_sockets(&mut events, timeout).is_err() {
                 break;
             }

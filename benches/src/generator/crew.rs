@@ -1,0 +1,105 @@
+//! The threads of a run, or those of one process's share of it: they open their connections, wait
+//! for the word, apply the load and hand in what they counted.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::clock::Clock;
+use super::failure::RunError;
+use super::settings::Settings;
+use super::tally::{Tally, Window};
+use super::worker::Worker;
+
+/// Ends a run early, from any thread: within a tenth of a second nothing more is sent. What was
+/// counted by then is no result.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Crew {
+    warm_up: Duration,
+    duration: Duration,
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    handle: JoinHandle<Option<Tally>>,
+    go: SyncSender<Window>,
+}
+
+impl Stop {
+    /// Stops every run that has this value or a clone of it, now or later.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has been called.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Crew {
+    /// Starts the threads with these numbers of the run, which are below `settings.threads`, and
+    /// returns when all their connections are ready for load. If one cannot be opened, the others
+    /// are stopped.
+    pub fn open(
+        settings: &Settings,
+        threads: Range<u32>,
+        clock: Clock,
+        stop: &Stop,
+    ) -> Result<Self, RunError> {
+        settings.check()?;
+        let mut members = Vec::new();
+        let mut waits = Vec::new();
+        for index in threads {
+            let (settings, stop) = (settings.clone(), stop.clone());
+            let (opened, wait_opened) = mpsc::sync_channel(1);
+            let (go, wait_go) = mpsc::sync_channel::<Window>(1);
+            let work = move || -> Option<Tally> {
+                let worker = match Worker::open(&settings, index, clock, stop) {
+                    Ok(worker) => worker,
+                    Err(error) => {
+                        let _ = opened.send(Err(error));
+                        return None;
+                    }
+                };
+                opened.send(Ok(())).ok()?;
+                Some(worker.run(wait_go.recv().ok()?))
+            };
+            let name = format!("bench-{index}");
+            let handle = thread::Builder::new().name(name).spawn(work).map_err(RunError::Thread)?;
+            members.push(Member { handle, go });
+            waits.push(wait_opened);
+        }
+        for wait_opened in waits {
+            let opened = wait_opened.recv().expect("a worker reports once before it ends");
+            opened.inspect_err(|_| stop.stop())?;
+        }
+        Ok(Self { warm_up: settings.warm_up, duration: settings.duration, members })
+    }
+
+    /// Applies load from `load_ns` (on the clock given to [`Crew::open`]) for warm-up and window,
+    /// and waits up to the settings' drain for answers. One tally of each thread.
+    #[must_use]
+    pub fn run(self, load_ns: u64) -> Vec<Tally> {
+        let nanoseconds = |duration: Duration| {
+            u64::try_from(duration.as_nanos()).expect("settings bound durations by a day")
+        };
+        let start_ns = load_ns + nanoseconds(self.warm_up);
+        let window = Window { load_ns, start_ns, end_ns: start_ns + nanoseconds(self.duration) };
+        for member in &self.members {
+            // A worker that is gone shows in the join below.
+            let _ = member.go.send(window);
+        }
+        let handles = self.members.into_iter().map(|member| member.handle);
+        handles.filter_map(|handle| handle.join().ok().flatten()).collect()
+    }
+}
