@@ -24,7 +24,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where all data lies, on the device to measure.
+    /// Where all data lies, on the device to measure: an absolute path, there and empty.
     pub dir: PathBuf,
     /// Which systems.
     pub systems: Vec<&'static System>,
@@ -65,6 +65,9 @@ pub enum CourseError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// Data of another run would be taken for this one's.
+    #[error("{0} is not empty: give a directory that is new or empty")]
+    NotEmpty(PathBuf),
 }
 
 /// A system that could be set up.
@@ -89,7 +92,10 @@ pub fn run(
         let dir = settings.dir.clone();
         CourseError::Place { dir, server_cpu, generator_cpu, source }
     };
-    fs::create_dir_all(&settings.dir).map_err(refused)?;
+    let entries = fs::read_dir(&settings.dir).map_err(refused)?;
+    if entries.count() > 0 {
+        return Err(CourseError::NotEmpty(settings.dir.clone()));
+    }
     let device = Device::of(&settings.dir).map_err(refused)?;
     let mut results = empty(settings, &device);
     machine::pin(generator_cpu).map_err(refused)?;

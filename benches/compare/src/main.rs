@@ -37,7 +37,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Starts each system in its turn, measures it and writes the results after every turn
-    Measure(MeasureArgs),
+    Measure(Box<MeasureArgs>),
     /// Prints the document made from results
     Report {
         /// What `measure` wrote
@@ -180,9 +180,11 @@ fn settings(arguments: &MeasureArgs) -> Result<Settings, CliError> {
         arguments.systems.iter().map(named).collect::<Result<_, _>>()?
     };
     let quick = arguments.quick;
+    let refused = |source| CliError::File { path: arguments.dir.clone(), source };
+    std::fs::create_dir_all(&arguments.dir).map_err(refused)?;
     let seconds = |given: f64| Duration::from_secs_f64(if quick { 0.5 } else { given });
     Ok(Settings {
-        dir: arguments.dir.clone(),
+        dir: std::fs::canonicalize(&arguments.dir).map_err(refused)?,
         systems,
         repetitions: if quick { 1 } else { arguments.repetitions },
         connections: if quick { vec![1, 32, 512] } else { arguments.connections.clone() },
@@ -192,21 +194,31 @@ fn settings(arguments: &MeasureArgs) -> Result<Settings, CliError> {
         server_cpu: arguments.server_cpu,
         generator_cpu: arguments.generator_cpu,
         programs: Programs {
-            duolog: arguments.duolog.clone(),
-            postgres_folder: arguments.postgres_folder.clone(),
-            redis: arguments.redis.clone(),
-            etcd: arguments.etcd.clone(),
-            umadb: arguments.umadb.clone(),
-            s2_lite: arguments.s2_lite.clone(),
-            nats: arguments.nats.clone(),
+            duolog: program(&arguments.duolog),
+            postgres_folder: program(&arguments.postgres_folder),
+            redis: program(&arguments.redis),
+            etcd: program(&arguments.etcd),
+            umadb: program(&arguments.umadb),
+            s2_lite: program(&arguments.s2_lite),
+            nats: program(&arguments.nats),
         },
         commit: arguments.commit.clone(),
         quick,
     })
 }
 
+/// A path is made absolute, because servers do not run in this directory; a bare name is not.
+fn program(path: &Path) -> PathBuf {
+    let bare = path.components().count() == 1;
+    if bare {
+        path.to_owned()
+    } else {
+        std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+    }
+}
+
 fn write(path: &Path, results: &Results) -> Result<(), CliError> {
-    let text = serde_json::to_string_pretty(results);
+    let text = serde_json::to_string(results);
     let text = text.map_err(|source| CliError::Results { path: path.to_owned(), source })?;
     let written = std::fs::write(path, text + "\n");
     written.map_err(|source| CliError::File { path: path.to_owned(), source })

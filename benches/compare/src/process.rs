@@ -90,7 +90,7 @@ impl Launch {
         self
     }
 
-    /// The whole command line, as somebody would type it.
+    /// The command line, as somebody would type it who ends the server by hand.
     #[must_use]
     pub fn line(&self) -> String {
         let quoted = |word: &str| {
@@ -98,7 +98,8 @@ impl Launch {
             if plain { word.to_owned() } else { format!("'{word}'") }
         };
         let variables = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
-        let user = self.user.map(|user| format!("runuser -u {user} --"));
+        let user =
+            self.user.map(|user| format!("setpriv --reuid {user} --regid {user} --init-groups"));
         let pinned = format!("taskset -c {}", self.cpu);
         let words = self.words.iter().map(|word| quoted(word));
         let all: Vec<String> =
@@ -242,6 +243,7 @@ mod tests {
     #[test]
     fn the_line_is_what_somebody_would_type() {
         let launch = Launch::new("x", 0, ["postgres", "-c", "a=b c"]).run_by("postgres");
-        assert_eq!(launch.line(), "runuser -u postgres -- taskset -c 0 postgres -c 'a=b c'");
+        let user = "setpriv --reuid postgres --regid postgres --init-groups";
+        assert_eq!(launch.line(), format!("{user} taskset -c 0 postgres -c 'a=b c'"));
     }
 }

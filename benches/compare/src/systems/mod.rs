@@ -301,7 +301,9 @@ impl System {
         let words = [&*program.to_string_lossy(), argument];
         let said = Launch::new("version", site.cpu, words).run(&site.dir);
         let said = said.map_err(|_| SystemError::Missing(program.display().to_string()))?;
-        Ok(said.lines().next().unwrap_or_default().trim().to_owned())
+        // Redis goes on with its build and its allocator.
+        let line = said.lines().next().unwrap_or_default();
+        Ok(line.split(" sha=").next().unwrap_or_default().trim().to_owned())
     }
 
     /// Starts it with what it has on disk, and waits until it takes sessions.
