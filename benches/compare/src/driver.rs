@@ -2,8 +2,8 @@
 //!
 //! Closed loop: an answer starts the connection's next append. Counted are the answers that arrive
 //! within the window, and the latencies of appends that started in it, also when their answer
-//! comes in the drain behind it. `acked_in_all` counts from the first append to the end of the drain: the
-//! server's consumption is measured over the same time.
+//! comes in the drain behind it. `acked_in_all` counts from the first append to the end of the
+//! drain: the server's consumption is measured over the same time.
 
 use std::collections::BTreeMap;
 use std::io;

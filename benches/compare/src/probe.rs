@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const TICKS_PER_S: f64 = 100.0;
 /// Share of user time of a process that has not used a whole tick yet.
 const USER_SHARE_GUESSED: f64 = 0.5;
-/// Flush requests, 1-based 16th field of `/sys/block/<dev>/stat` (kernel: Documentation/block/stat).
+/// Flush requests: the 16th field of `/sys/block/<dev>/stat` (kernel: Documentation/block/stat).
 const FLUSHES_FIELD: usize = 15;
 
 /// The block device under a directory.

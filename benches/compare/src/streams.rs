@@ -9,7 +9,7 @@ pub const STREAM_COUNT: u32 = 10_000;
 enum Known {
     /// It has no event yet.
     Empty,
-    /// The version its last receipt named: a revision, a version or a position, as the system has it.
+    /// The version that its last receipt named: a revision, a version or a position.
     At(u64),
     /// An append to it was never answered: what comes next cannot be known.
     Lost,

@@ -45,9 +45,9 @@ impl Nats {
 impl Dialect for Nats {
     fn greet(&mut self, out: &mut Vec<u8>) -> Greeting {
         out.extend_from_slice(
-            b"CONNECT {\"verbose\":false,\"pedantic\":false,\"lang\":\"rust\",\"version\":\"1\"}\r\n",
+            b"CONNECT {\"verbose\":false,\"pedantic\":false,\"lang\":\"rust\",\"version\":\"1\"}",
         );
-        out.extend_from_slice(b"SUB ");
+        out.extend_from_slice(b"\r\nSUB ");
         out.extend_from_slice(self.inbox.as_bytes());
         out.extend_from_slice(b" 1\r\nPING\r\n");
         Greeting::Awaited

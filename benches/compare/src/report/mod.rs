@@ -188,13 +188,7 @@ fn left_out(results: &Results) -> String {
 }
 
 fn commands(results: &Results) -> String {
-    let mut text = String::from(
-        "```sh\nbenches/compare/run           # installs, builds, measures, writes this file\n\
-         benches/compare/run --quick   # tries every system once, in less than three minutes\n```\n\n\
-         It installs Debian's packages and builds UmaDB and s2-lite, so the first run takes longer. \
-         `DIR` is the directory for all data. The servers were started with these, each through \
-         `setpriv --pdeathsig KILL`, so that none outlives the run:\n\n```sh\n",
-    );
+    let mut text = format!("{}\n```sh\n", prose::COMMANDS);
     for system in &results.systems {
         writeln!(text, "# {}", system.title).expect("a String takes all text");
         for command in &system.commands {

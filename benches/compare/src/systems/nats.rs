@@ -9,7 +9,10 @@ use super::{Running, Site, SystemError, write_file};
 use crate::process::Launch;
 
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-const STREAM: &str = r#"{"name":"BENCH","subjects":["bench.*"],"storage":"file","retention":"limits","discard":"old","max_msgs":-1,"max_bytes":-1,"max_age":0,"num_replicas":1}"#;
+const STREAM: &str = concat!(
+    r#"{"name":"BENCH","subjects":["bench.*"],"storage":"file","retention":"limits","#,
+    r#""discard":"old","max_msgs":-1,"max_bytes":-1,"max_age":0,"num_replicas":1}"#
+);
 const ANSWER_MAX_BYTES: usize = 64 << 10;
 
 /// Starts it; `sync` is its sync_interval.
