@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use duolog_benches::generator::{self, Report, RunError, Settings};
+use duolog_benches::generator::{
+    self, Arrivals, Expectation, ReadMode, Report, RunError, Settings, Workload,
+};
+use duolog_engine::append::Expect;
 use duolog_engine::ids::{ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, Revision, ShardId};
 use duolog_net::wire::{
     Appended, Copies, ErrorCode, ErrorFrame, FrameBuffer, FrameKind, HelloAccepted, NodeRole,
-    StreamSpan,
+    ReadStream, StreamPage, StreamSpan, StreamTail,
 };
 
 const BODY_MAX_BYTES: usize = 1 << 20;
@@ -35,6 +38,10 @@ enum Answers {
     Receipts,
     Busy,
     Conflicts,
+    /// Every second append is a conflict that tells revision 41.
+    ConflictsBetween,
+    /// Every second append is refused, and a stream has three pages.
+    BusyBetween,
     Nothing,
     HangUp,
 }
@@ -71,7 +78,22 @@ fn answer_all(mut stream: TcpStream, manner: Manner, requests: &AtomicU64) {
                     std::thread::sleep(manner.stall);
                 }
                 match manner.answers {
-                    Answers::Receipts => receipt(number).encode(&mut out, correlation, [SPAN]),
+                    Answers::BusyBetween if frame.kind == FrameKind::ReadStream => {
+                        page(frame.body, &mut out, correlation);
+                    }
+                    Answers::BusyBetween if number.is_multiple_of(2) => {
+                        refuse(ErrorCode::Busy, &mut out, correlation);
+                    }
+                    Answers::ConflictsBetween if number.is_multiple_of(2) => {
+                        ErrorFrame::conflict(0, Expect::NoStream, Revision(42)).encode(
+                            &mut out,
+                            correlation,
+                            "as the test wants it",
+                        );
+                    }
+                    Answers::Receipts | Answers::BusyBetween | Answers::ConflictsBetween => {
+                        receipt(number).encode(&mut out, correlation, [SPAN])
+                    }
                     Answers::Busy => refuse(ErrorCode::Busy, &mut out, correlation),
                     Answers::Conflicts => refuse(ErrorCode::Conflict, &mut out, correlation),
                     Answers::Nothing => {}
@@ -89,6 +111,15 @@ const SPAN: StreamSpan = StreamSpan { first: Revision(0), event_count: 1 };
 
 fn refuse(code: ErrorCode, out: &mut Vec<u8>, correlation: u64) {
     ErrorFrame::new(code).retry_after_ms(10).encode(out, correlation, "as the test wants it");
+}
+
+/// Pages begin at revisions 0, 10 and 20.
+fn page(request: &[u8], out: &mut Vec<u8>, correlation: u64) {
+    let from = ReadStream::decode(request).unwrap().from.0;
+    assert!([0, 10, 20].contains(&from), "a page from {from}");
+    let page = StreamPage::begin(out, correlation);
+    let (next, stream_next, committed) = (Revision(from + 10), Revision(30), Lsn(1));
+    page.finish_stream(out, &StreamTail { next, stream_next, committed, end: from == 20 });
 }
 
 fn receipt(number: u64) -> Appended {
@@ -254,4 +285,94 @@ fn a_refused_connection_is_an_error() {
         Err(RunError::Worker(error)) => assert!(error.to_string().contains(&addr.to_string())),
         other => panic!("{other:?}"),
     }
+}
+
+/// A conflict on a hot stream is sent again until it succeeds, and the latency is that of the
+/// whole. Broken if a retry is counted as an operation or an error, or restarts the clock.
+#[test]
+fn a_hot_append_counts_from_its_first_start_through_its_retries() {
+    let delay = Duration::from_millis(20);
+    let addr = serve(Manner { delay, answers: Answers::ConflictsBetween, ..Manner::default() });
+    let hot = Settings { expectation: Expectation::Hot, streams: 1, ..settings(addr) };
+    let report = generator::run(&hot).unwrap();
+    assert!(report.acked > 0 && report.errors == 0, "{report:?}");
+    assert!(report.retries.abs_diff(report.acked) <= 1, "{report:?}");
+    assert_eq!(report.attempts, report.acked + report.retries);
+    assert!(report.latency_us.min >= Some(40_000.0), "{report:?}");
+    assert_eq!(report.refusals_us.samples, 0);
+    // Without a retry the same answers are errors.
+    let report = generator::run(&settings(addr)).unwrap();
+    assert!(report.errors > 0 && report.retries == 0, "{report:?}");
+}
+
+/// In an open loop a refusal is an answer: it spends its arrival, nobody pauses, and how quickly it
+/// came is shown. Broken if refused arrivals are sent again, wait for the pause that the server
+/// asks for, or count as latencies.
+#[test]
+fn refusals_spend_their_arrivals_and_have_latencies_of_their_own() {
+    for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+        let delay = Duration::from_millis(2);
+        let addr = serve(Manner { delay, answers: Answers::Busy, ..Manner::default() });
+        let report = generator::run(&Settings {
+            rate_per_s: Some(100),
+            arrivals,
+            drain: Duration::from_secs(5),
+            ..settings(addr)
+        })
+        .unwrap();
+        let open = report.open_loop.as_ref().unwrap();
+        let expected = if arrivals == Arrivals::Constant { 60..=60 } else { 20..=120 };
+        assert!(expected.contains(&open.scheduled), "{report:?}");
+        assert_eq!(report.refusals_us.samples, open.scheduled, "{report:?}");
+        assert_eq!((report.latency_us.samples, report.unanswered), (0, 0));
+        assert!(report.errors_by_code["Busy"] <= open.scheduled);
+        assert!(report.refusals_us.min >= Some(2000.0), "{report:?}");
+        assert!(report.to_text().contains("refused"));
+    }
+}
+
+/// A closed loop keeps to the requests and bytes in flight that the server grants, an open loop
+/// does not. Broken if a closed loop runs into refusals, or if an open one hides them.
+#[test]
+fn a_closed_loop_keeps_to_what_the_server_grants() {
+    let addr = serve(Manner { answers: Answers::Nothing, ..Manner::default() });
+    let many = Settings { in_flight: 2000, ..settings(addr) };
+    let report = generator::run(&many).unwrap();
+    assert_eq!((report.unanswered, report.settings.in_flight_granted), (1024, 1024));
+    assert!(report.to_text().contains("grants 1024 of 2000"));
+    let open = Settings { rate_per_s: Some(100_000), ..many.clone() };
+    assert_eq!(generator::run(&open).unwrap().unanswered, 2000);
+    let large = Settings { event_size_bytes: 1 << 19, ..many };
+    assert_eq!(generator::run(&large).unwrap().unanswered, 127);
+}
+
+/// An event that the server would refuse is refused before the load, with the limit's name.
+#[test]
+fn requests_over_the_frame_limit_are_refused_at_the_start() {
+    let addr = serve(Manner::default());
+    let text = generator::run(&Settings { event_size_bytes: 1 << 20, ..settings(addr) })
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("1048576") && text.contains("limits.event_max_bytes"), "{text}");
+}
+
+/// A replay is one operation of several pages; what is written before it survives a busy server.
+/// Broken if each page counts as an operation, or if the run gives up while it prepares.
+#[test]
+fn a_replay_is_all_pages_of_a_stream() {
+    let delay = Duration::from_millis(5);
+    let addr = serve(Manner { delay, answers: Answers::BusyBetween, ..Manner::default() });
+    let report = generator::run(&Settings {
+        workload: Workload::Read,
+        read_mode: ReadMode::Replay,
+        streams: 3,
+        in_flight: 2,
+        connections: 2,
+        ..settings(addr)
+    })
+    .unwrap();
+    assert!(report.acked > 0 && report.acked == report.acked_reads, "{report:?}");
+    assert_eq!(report.errors, 0);
+    assert!(report.latency_us.min >= Some(15_000.0), "{report:?}");
+    assert!(report.page_bytes_per_s >= Some(0.0));
 }

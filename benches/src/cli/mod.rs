@@ -5,6 +5,7 @@ mod duration;
 mod limits;
 mod load;
 mod pair;
+mod size;
 mod skeleton;
 
 use std::io::IsTerminal;
@@ -13,11 +14,11 @@ use std::time::Duration;
 use clap::Subcommand;
 
 pub use limits::LimitsArgs;
-pub use load::{AppendArgs, ExpectArg, LoadArgs};
+pub use load::{AppendArgs, LoadArgs, MixedArgs, ReadArgs};
 pub use pair::PairArgs;
 pub use skeleton::SkeletonArgs;
 
-use crate::generator::{self, RunError, Settings, Workload};
+use crate::generator::{self, RunError, Settings};
 use crate::limits::LimitsError;
 use crate::pair::{PairError, Store};
 use crate::uring::skeleton::SkeletonError;
@@ -26,11 +27,14 @@ use crate::uring::skeleton::SkeletonError;
 #[derive(Subcommand, Clone, Debug)]
 pub enum BenchCommand {
     /// Append events and measure throughput and latency
-    #[command(after_help = load::HELP)]
+    #[command(after_help = load::APPEND_HELP)]
     Append(AppendArgs),
-    /// Write streams, then read pages from them and measure throughput and latency
-    #[command(after_help = load::HELP)]
-    Read(LoadArgs),
+    /// Write streams, then read from them and measure throughput and latency
+    #[command(after_help = load::READ_HELP)]
+    Read(ReadArgs),
+    /// Write streams, then read from them and append to them at the same time
+    #[command(after_help = load::MIXED_HELP)]
+    Mixed(MixedArgs),
     /// Compare Duolog with what this machine can do at best
     #[command(after_help = limits::HELP)]
     Limits(LimitsArgs),
@@ -105,7 +109,8 @@ impl BenchCommand {
     pub const fn json(&self) -> bool {
         match self {
             Self::Append(arguments) => arguments.load.json,
-            Self::Read(arguments) => arguments.json,
+            Self::Read(arguments) => arguments.load.json,
+            Self::Mixed(arguments) => arguments.load.json,
             Self::Limits(arguments) => arguments.json,
             Self::Pair(arguments) => arguments.json,
             Self::Skeleton(_) => false,
@@ -139,8 +144,9 @@ pub fn run<S: Store>(
 fn run_alone(command: &BenchCommand) -> Result<String, BenchError> {
     match command {
         BenchCommand::Pair(_) => Ok(String::new()),
-        BenchCommand::Append(arguments) => load(&arguments.settings()?, arguments.load.json),
-        BenchCommand::Read(arguments) => load(&arguments.settings(Workload::Read)?, arguments.json),
+        BenchCommand::Append(arguments) => load(&arguments.settings()?, &arguments.load),
+        BenchCommand::Read(arguments) => load(&arguments.settings()?, &arguments.load),
+        BenchCommand::Mixed(arguments) => load(&arguments.settings()?, &arguments.load),
         BenchCommand::Limits(arguments) => {
             let report = crate::limits::run(&arguments.settings(), tell)?;
             if arguments.json { json(&report) } else { Ok(report.to_text()) }
@@ -152,9 +158,12 @@ fn run_alone(command: &BenchCommand) -> Result<String, BenchError> {
     }
 }
 
-fn load(settings: &Settings, as_json: bool) -> Result<String, BenchError> {
+fn load(settings: &Settings, arguments: &LoadArgs) -> Result<String, BenchError> {
     let report = generator::run(settings)?;
-    if as_json { json(&report) } else { Ok(report.to_text()) }
+    if arguments.json {
+        return json(&report);
+    }
+    Ok(arguments.rate_note().unwrap_or_default() + &report.to_text())
 }
 
 /// Shows a person how far a long run has come; a program that reads along is spared it.
@@ -173,7 +182,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::generator::Expectation;
+    use crate::generator::{Arrivals, Expectation, ReadMode, StreamOrder, Workload};
 
     #[derive(Parser, Debug)]
     struct Program {
@@ -200,6 +209,56 @@ mod tests {
         assert_eq!((settings.event_size_bytes, settings.rate_per_s), (10, Some(7)));
         assert_eq!(settings.duration, Duration::from_millis(1500));
         assert_eq!((settings.expectation, settings.with_keys), (Expectation::Exact, true));
+    }
+
+    fn load_settings(line: &str) -> Settings {
+        let line = format!("bench {line}");
+        match Program::try_parse_from(line.split_whitespace()).unwrap().command {
+            BenchCommand::Append(arguments) => arguments.settings().unwrap(),
+            BenchCommand::Read(arguments) => arguments.settings().unwrap(),
+            BenchCommand::Mixed(arguments) => arguments.settings().unwrap(),
+            other => panic!("no load: {other:?}"),
+        }
+    }
+
+    /// The loop is open unless somebody says `--closed`, and never both.
+    #[test]
+    fn the_loop_is_open_unless_closed_and_never_both() {
+        assert_eq!(load_settings("append").rate_per_s, Some(1000));
+        assert_eq!(load_settings("read --rate 7").rate_per_s, Some(7));
+        assert_eq!(load_settings("mixed --closed").rate_per_s, None);
+        assert_eq!(load_settings("append --arrivals poisson").arrivals, Arrivals::Poisson);
+        for both in ["--closed --rate 5", "--closed --arrivals poisson"] {
+            let line = format!("bench append {both}");
+            let error = Program::try_parse_from(line.split_whitespace()).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict, "{both}");
+        }
+        let note = |line: &str| {
+            let line = format!("bench append {line}");
+            match Program::try_parse_from(line.split_whitespace()).unwrap().command {
+                BenchCommand::Append(arguments) => arguments.load.rate_note(),
+                other => panic!("not an append: {other:?}"),
+            }
+        };
+        assert!(note("").is_some_and(|note| note.contains("1000") && note.contains("--sweep")));
+        assert_eq!((note("--rate 5"), note("--closed")), (None, None));
+    }
+
+    #[test]
+    fn each_workload_has_its_options_and_defaults() {
+        let hot = load_settings("append --expect hot");
+        assert_eq!((hot.expectation, hot.streams), (Expectation::Hot, 1));
+        assert_eq!(load_settings("append --expect hot --streams 3").streams, 3);
+        let wide = load_settings("append --streams-per-append 4 --batch 10 --size 1KiB");
+        assert_eq!((wide.streams_per_append, wide.batch, wide.event_size_bytes), (4, 10, 1024));
+        assert_eq!((wide.streams, wide.groups()), (10_000, 2500));
+        let read = load_settings("read --mode replay --events 7");
+        assert_eq!((read.read_mode, read.stream_events), (ReadMode::Replay, 7));
+        let read = load_settings("read --size 64KiB");
+        assert_eq!((read.read_mode, read.stream_events), (ReadMode::Page, 16));
+        let mixed = load_settings("mixed --reads 30 --stream-order sequential");
+        assert_eq!((mixed.workload, mixed.reads_percent), (Workload::Mixed, 30));
+        assert_eq!(mixed.stream_order, StreamOrder::Sequential);
     }
 
     /// A small run stays small in every part that was not given. Broken if a check of a change took

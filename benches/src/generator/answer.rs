@@ -1,11 +1,13 @@
 //! What a frame from the server says, as far as the generator cares.
 
-use duolog_net::wire::{AppendedView, ErrorCode, ErrorView, Frame, FrameKind};
+use duolog_net::wire::{
+    AppendedView, ErrorCode, ErrorView, Frame, FrameKind, HelloAccepted, StreamPage,
+};
 
 use super::connection::ConnectionError;
 
 /// See the module's text.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Answer {
     /// The frame's kind.
     pub kind: FrameKind,
@@ -13,10 +15,28 @@ pub struct Answer {
     pub correlation: u64,
     /// Its error, if it is one.
     pub refusal: Option<Refusal>,
-    /// What the stream's next revision is now, if the answer tells.
+    /// What the stream's next revision is now, if the answer tells. Of a page: where the next one
+    /// begins.
     pub next_revision: Option<u64>,
+    /// Events of a page.
+    pub page_events: u32,
+    /// Nothing lies behind this page.
+    pub page_end: bool,
+    /// What the server grants a connection, told once.
+    pub limits: Option<Box<Limits>>,
     /// Length of the body, bytes.
     pub body_bytes: u64,
+}
+
+/// The server's limits for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest frame body, bytes.
+    pub frame_body_max_bytes: u64,
+    /// Requests in flight.
+    pub requests_max: u32,
+    /// Their bytes.
+    pub bytes_max: u64,
 }
 
 /// An error that the server reported.
@@ -26,6 +46,8 @@ pub struct Refusal {
     pub name: &'static str,
     /// The server is busy and the same request may be sent again.
     pub is_busy: bool,
+    /// The stream is at another revision than expected.
+    pub is_conflict: bool,
     /// The pause that the server asks for, ns; 0 = none.
     pub pause_ns: u64,
 }
@@ -33,12 +55,27 @@ pub struct Refusal {
 impl Answer {
     /// Reads a frame.
     pub fn read(frame: Frame<'_>) -> Result<Self, ConnectionError> {
-        let (mut refusal, mut next_revision) = (None, None);
+        let mut answer = Self { kind: frame.kind, correlation: frame.correlation, ..NOTHING };
+        answer.body_bytes = frame.body.len() as u64;
         match frame.kind {
             FrameKind::Appended => {
                 let receipt = AppendedView::decode(frame.body)?;
                 let next = |last: u64| last.saturating_add(1);
-                next_revision = receipt.spans().next().map(|span| next(span.last().0));
+                answer.next_revision = receipt.spans().next().map(|span| next(span.last().0));
+            }
+            FrameKind::StreamPage => {
+                let page = StreamPage::decode(frame.body)?;
+                answer.next_revision = Some(page.tail.next.0);
+                answer.page_events = page.records.announced();
+                answer.page_end = page.tail.end;
+            }
+            FrameKind::HelloAccepted => {
+                let (accepted, _) = HelloAccepted::decode(frame.body)?;
+                answer.limits = Some(Box::new(Limits {
+                    frame_body_max_bytes: accepted.frame_body_max_bytes.into(),
+                    requests_max: accepted.requests_max,
+                    bytes_max: accepted.bytes_max.into(),
+                }));
             }
             FrameKind::Error => {
                 let error = ErrorView::decode(frame.body)?;
@@ -46,16 +83,36 @@ impl Answer {
                 let pause_ns = u64::from(error.retry_after_ms) * 1_000_000;
                 // A node that does not lead is asked again after a pause, too: it may come to lead.
                 let is_busy = matches!(code, Some(ErrorCode::Busy | ErrorCode::NotLeader));
-                refusal = Some(Refusal { name: name_of(code), is_busy, pause_ns });
-                if code == Some(ErrorCode::Conflict) {
+                let is_conflict = code == Some(ErrorCode::Conflict);
+                answer.refusal =
+                    Some(Refusal { name: name_of(code), is_busy, is_conflict, pause_ns });
+                if is_conflict {
                     let (_, actual) = error.conflict();
-                    next_revision = Some(actual.map_or(0, |last| last.0.saturating_add(1)));
+                    answer.next_revision = Some(actual.map_or(0, |last| last.0.saturating_add(1)));
                 }
             }
             _ => {}
         }
-        let Frame { kind, correlation, body } = frame;
-        Ok(Self { kind, correlation, refusal, next_revision, body_bytes: body.len() as u64 })
+        Ok(answer)
+    }
+}
+
+/// An answer that says nothing.
+const NOTHING: Answer = Answer {
+    kind: FrameKind::Pong,
+    correlation: 0,
+    refusal: None,
+    next_revision: None,
+    page_events: 0,
+    page_end: false,
+    limits: None,
+    body_bytes: 0,
+};
+
+#[cfg(test)]
+impl Default for Answer {
+    fn default() -> Self {
+        NOTHING
     }
 }
 

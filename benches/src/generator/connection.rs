@@ -8,13 +8,17 @@ use mio::net::TcpStream;
 use duolog_net::limits::{FRAME_BODY_MAX_BYTES_DEFAULT, answer_body_max_bytes};
 use duolog_net::wire::{BodyError, Decoded, Frame, FrameError, decode_frame};
 
+use super::requests::Operation;
+
 /// A request that was sent and not answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flight {
-    /// When it was sent, or should have been sent (open loop), ns.
+    /// When its operation was sent first, or should have been sent (open loop), ns.
     pub start_ns: u64,
-    /// Which of the run's streams it is for.
-    pub stream: u32,
+    /// When it was sent, ns.
+    pub sent_ns: u64,
+    /// What it does.
+    pub operation: Operation,
     /// Distinguishes the users of one slot.
     sequence: u32,
     busy: bool,
@@ -53,6 +57,17 @@ pub enum ConnectionError {
     /// An answer of another kind than the request asks for.
     #[error("the server answered a hello with another frame")]
     NotAccepted,
+    /// The load is made of requests that the server does not take.
+    #[error(
+        "requests of up to {body_bytes} bytes are over its limit of {limit_bytes} \
+         (limits.event_max_bytes): give a smaller --size, --batch or --streams-per-append"
+    )]
+    TooLarge {
+        /// Largest request body of this load.
+        body_bytes: u64,
+        /// The server's limit.
+        limit_bytes: u64,
+    },
     /// An answer to nothing.
     #[error("the server answered request {0:#x}, which is not in flight")]
     Correlation(u64),
@@ -67,6 +82,7 @@ impl ConnectionError {
             Self::Frame(_) | Self::Body(_) | Self::NotAccepted | Self::Correlation(_) => {
                 "BadAnswer"
             }
+            Self::TooLarge { .. } => "TooLarge",
             Self::Refused(name) => name,
         }
     }
@@ -107,12 +123,25 @@ impl Connection {
         self.flights.len() - self.free.len()
     }
 
+    /// Requests that may be in flight.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// From now on at most `in_flight_max` requests at a time. Only while none is in flight.
+    pub fn resize(&mut self, in_flight_max: u32) {
+        assert_eq!(self.in_flight(), 0, "slots are counted before they are used");
+        self.flights.resize(in_flight_max as usize, Flight::default());
+        self.free = (0..in_flight_max).rev().collect();
+    }
+
     /// Takes a slot for a request; its correlation id. `None` when all are taken.
-    pub fn take_off(&mut self, start_ns: u64, stream: u32) -> Option<u64> {
+    pub fn take_off(&mut self, start_ns: u64, sent_ns: u64, operation: Operation) -> Option<u64> {
         let slot = self.free.pop()?;
         let flight = &mut self.flights[slot as usize];
         let sequence = flight.sequence.wrapping_add(1);
-        *flight = Flight { start_ns, stream, sequence, busy: true };
+        *flight = Flight { start_ns, sent_ns, operation, sequence, busy: true };
         Some((u64::from(sequence) << 32) | u64::from(slot))
     }
 

@@ -7,19 +7,24 @@ mod connection;
 pub mod crew;
 mod failure;
 pub mod latency;
+mod opening;
+mod poisson;
 pub mod report;
+mod requests;
 mod schedule;
 pub mod settings;
+mod streams;
 pub mod tally;
 mod worker;
-mod workload;
+pub mod workload;
 
 use clock::Clock;
 use crew::{Crew, Stop};
 pub use failure::{RunError, WorkerError};
 pub use report::Report;
-pub use settings::{Expectation, Settings, SettingsError, Workload};
+pub use settings::{Settings, SettingsError};
 pub use tally::{Tally, Window};
+pub use workload::{Arrivals, Expectation, ReadMode, StreamOrder, Workload};
 
 /// The load starts this long after the last connection opened, so that all threads start at once.
 const HEAD_START_NS: u64 = 2_000_000;

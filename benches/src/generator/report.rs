@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::{Expectation, Settings, Workload};
+use super::latency::Latencies;
+use super::settings::Settings;
 use super::tally::Tally;
+use super::workload::{Arrivals, ReadMode, StreamOrder, Workload};
 
 /// A thread that used more than this share of its time was the bottleneck itself, percent.
 const LIMITED_PERCENT: f64 = 95.0;
@@ -16,9 +18,9 @@ const SATURATED_SHARE: f64 = 0.01;
 /// The whole result. Numbers that do not exist are `null`, never NaN or infinite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// `append` or `read`.
+    /// `append`, `read` or `mixed`.
     pub workload: String,
-    /// `closed` (an answer starts the next request) or `open` (constant arrival rate, latency
+    /// `closed` (an answer starts the next request) or `open` (arrivals by a timetable, latency
     /// from the intended start).
     pub mode: String,
     /// Measured window, seconds. Opening connections, warm-up and drain lie outside.
@@ -27,14 +29,28 @@ pub struct Report {
     pub throughput_per_s: f64,
     /// Successful answers within the window.
     pub acked: u64,
+    /// Of these, reads.
+    pub acked_reads: u64,
+    /// Events read or appended per second of the window.
+    pub events_per_s: f64,
     /// Refusals and losses within the window.
     pub errors: u64,
     /// The same by name.
     pub errors_by_code: BTreeMap<String, u64>,
+    /// Hot load: conflicts within the window, each of which was tried again.
+    pub retries: u64,
+    /// `acked + errors + retries`: how often operations were tried within the window.
+    pub attempts: u64,
     /// Operations started in the window and never answered.
     pub unanswered: u64,
     /// Latency of successful operations that started in the window.
     pub latency_us: LatencyReport,
+    /// Mixed load: of these, the reads.
+    pub read_latency_us: Option<LatencyReport>,
+    /// Mixed load: of these, the appends.
+    pub append_latency_us: Option<LatencyReport>,
+    /// How long refusals took from the sending, of operations that started in the window.
+    pub refusals_us: LatencyReport,
     /// Bytes of stream pages per second; append: `null`.
     pub page_bytes_per_s: Option<f64>,
     /// Open loop only.
@@ -103,13 +119,26 @@ pub struct SettingsReport {
     pub addr: String,
     pub connections: u32,
     pub in_flight: u32,
+    /// Less than `in_flight` where the server grants a closed loop less.
+    pub in_flight_granted: u32,
     pub streams: u32,
+    pub stream_order: StreamOrder,
+    pub streams_per_append: u32,
+    pub batch: u32,
+    /// Loads that read.
+    pub read_mode: Option<ReadMode>,
+    /// Mixed load.
+    pub reads_percent: Option<u32>,
+    /// Loads that read.
+    pub stream_events: Option<u32>,
     pub event_size_bytes: u32,
     pub duration_s: f64,
     pub warm_up_s: f64,
     pub expect: String,
     pub idempotency_keys: bool,
     pub rate_per_s: Option<u64>,
+    /// Open loop.
+    pub arrivals: Option<Arrivals>,
     pub threads: u32,
     pub run_id: String,
 }
@@ -118,33 +147,42 @@ impl Report {
     /// Puts the workers' tallies together.
     #[must_use]
     pub fn new(settings: &Settings, tallies: &[Tally]) -> Self {
-        let mut latencies = super::latency::Latencies::default();
         let mut errors_by_code: BTreeMap<String, u64> = BTreeMap::new();
-        for tally in tallies {
-            latencies.merge(&tally.latencies);
-            for (name, count) in &tally.errors {
-                *errors_by_code.entry(name.clone()).or_default() += count;
-            }
+        for (name, count) in tallies.iter().flat_map(|tally| &tally.errors) {
+            *errors_by_code.entry(name.clone()).or_default() += count;
         }
         let sum = |part: fn(&Tally) -> u64| tallies.iter().map(part).sum::<u64>();
+        let merged = |part: fn(&Tally) -> &Latencies| {
+            let mut all = Latencies::default();
+            tallies.iter().for_each(|tally| all.merge(part(tally)));
+            LatencyReport::new(&all)
+        };
         let window_s = settings.duration.as_secs_f64();
-        let acked = sum(|tally| tally.acked);
-        let is_read = settings.workload == Workload::Read;
+        let (acked, retries) = (sum(|tally| tally.acked), sum(|tally| tally.retries));
+        let errors = errors_by_code.values().sum();
+        let mixed = settings.workload == Workload::Mixed;
         Self {
-            workload: if is_read { "read" } else { "append" }.to_owned(),
+            workload: settings.workload.name().to_owned(),
             mode: if settings.rate_per_s.is_some() { "open" } else { "closed" }.to_owned(),
             window_s,
             throughput_per_s: tenths(acked as f64 / window_s),
             acked,
-            errors: errors_by_code.values().sum(),
+            acked_reads: sum(|tally| tally.acked_reads),
+            events_per_s: tenths(sum(|tally| tally.events) as f64 / window_s),
+            errors,
             errors_by_code,
+            retries,
+            attempts: acked + errors + retries,
             unanswered: sum(|tally| tally.unanswered),
-            latency_us: LatencyReport::new(&latencies),
-            page_bytes_per_s: is_read
+            latency_us: merged(|tally| &tally.latencies),
+            read_latency_us: mixed.then(|| merged(|tally| &tally.read_latencies)),
+            append_latency_us: mixed.then(|| merged(|tally| &tally.append_latencies)),
+            refusals_us: merged(|tally| &tally.refusals),
+            page_bytes_per_s: (settings.workload != Workload::Append)
                 .then(|| tenths(sum(|tally| tally.page_bytes) as f64 / window_s)),
             open_loop: OpenLoopReport::new(settings, tallies, acked),
             client: ClientReport::new(settings, tallies),
-            settings: SettingsReport::new(settings),
+            settings: SettingsReport::new(settings, tallies),
         }
     }
 
@@ -177,22 +215,25 @@ impl Report {
         if let Some(rate) = self.page_bytes_per_s {
             writeln!(text, "  pages       {:>12.1} MB/s", rate / 1e6)?;
         }
-        let latency = &self.latency_us;
-        for (name, value) in [
-            ("p50", latency.p50),
-            ("p90", latency.p90),
-            ("p99", latency.p99),
-            ("p99.9", latency.p99_9),
-            ("max", latency.max),
-        ] {
-            match value {
-                Some(value) => writeln!(text, "  {name:<10}  {value:>12.1} us")?,
-                None => writeln!(text, "  {name:<10}  {:>12}", "-")?,
+        writeln!(text, "  events      {:>12.1} /s", self.events_per_s)?;
+        self.latency_us.write_text("", text)?;
+        for (kind, latency) in
+            [("read", &self.read_latency_us), ("append", &self.append_latency_us)]
+        {
+            if let Some(latency) = latency {
+                latency.write_text(kind, text)?;
             }
+        }
+        if self.retries > 0 {
+            let each = self.attempts as f64 / self.acked.max(1) as f64;
+            writeln!(text, "  retries     {:>12}   ({each:.2} attempts per ack)", self.retries)?;
         }
         writeln!(text, "  errors      {:>12}", self.errors)?;
         for (name, count) in &self.errors_by_code {
             writeln!(text, "    {name:<18} {count}")?;
+        }
+        if self.refusals_us.samples > 0 {
+            self.refusals_us.write_text("refused", text)?;
         }
         if self.unanswered > 0 {
             writeln!(text, "  unanswered  {:>12}", self.unanswered)?;
@@ -200,12 +241,39 @@ impl Report {
         if let Some(open) = &self.open_loop {
             open.write_text(text)?;
         }
+        if settings.in_flight_granted < settings.in_flight {
+            let (granted, wanted) = (settings.in_flight_granted, settings.in_flight);
+            writeln!(text, "  NOTE the server grants {granted} of {wanted} in flight")?;
+        }
         self.client.write_text(text)
     }
 }
 
 impl LatencyReport {
-    fn new(latencies: &super::latency::Latencies) -> Self {
+    /// One line for each percentile of all operations, one line for those of a `kind`.
+    fn write_text(&self, kind: &str, text: &mut String) -> std::fmt::Result {
+        let percentiles = [
+            ("p50", self.p50),
+            ("p90", self.p90),
+            ("p99", self.p99),
+            ("p99.9", self.p99_9),
+            ("max", self.max),
+        ];
+        let shown = |value: Option<f64>| value.map_or("-".to_owned(), |us| format!("{us:.1} us"));
+        if !kind.is_empty() {
+            let all = percentiles.map(|(name, value)| format!("{name} {}", shown(value)));
+            return writeln!(text, "  {kind:<10}  {}", all.join(", "));
+        }
+        for (name, value) in percentiles {
+            match value {
+                Some(value) => writeln!(text, "  {name:<10}  {value:>12.1} us")?,
+                None => writeln!(text, "  {name:<10}  {:>12}", "-")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn new(latencies: &Latencies) -> Self {
         Self {
             samples: latencies.count(),
             min: latencies.min_us(),
@@ -283,22 +351,29 @@ impl ClientReport {
 }
 
 impl SettingsReport {
-    fn new(settings: &Settings) -> Self {
+    fn new(settings: &Settings, tallies: &[Tally]) -> Self {
+        let reads = settings.workload.needs_events();
+        let mixed = settings.workload == Workload::Mixed;
+        let granted = tallies.iter().map(|tally| tally.in_flight_max).min();
         Self {
             addr: settings.addr.to_string(),
             connections: settings.connections,
             in_flight: settings.in_flight,
+            in_flight_granted: granted.unwrap_or(settings.in_flight),
             streams: settings.streams,
+            stream_order: settings.stream_order,
+            streams_per_append: settings.streams_per_append,
+            batch: settings.batch,
+            read_mode: reads.then_some(if mixed { ReadMode::Point } else { settings.read_mode }),
+            reads_percent: mixed.then_some(settings.reads_percent),
+            stream_events: reads.then_some(settings.stream_events),
             event_size_bytes: settings.event_size_bytes,
             duration_s: settings.duration.as_secs_f64(),
             warm_up_s: settings.warm_up.as_secs_f64(),
-            expect: match settings.expectation {
-                Expectation::Any => "any",
-                Expectation::Exact => "exact",
-            }
-            .to_owned(),
+            expect: settings.expectation.name().to_owned(),
             idempotency_keys: settings.with_keys,
             rate_per_s: settings.rate_per_s,
+            arrivals: settings.rate_per_s.map(|_| settings.arrivals),
             threads: settings.threads,
             run_id: format!("{:016x}", settings.run_id),
         }
@@ -351,6 +426,8 @@ mod tests {
         let settings = Settings {
             rate_per_s: Some(1000),
             run_id: u64::MAX,
+            workload: Workload::Mixed,
+            arrivals: Arrivals::Poisson,
             ..Settings::appends(addr, 2, 1, Duration::from_nanos(1_000_000_001))
         };
         let mut tally = Tally { acked: 7, scheduled: 9, sent: 8, ..Tally::default() };

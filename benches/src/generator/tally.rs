@@ -31,10 +31,26 @@ impl Window {
 pub struct Tally {
     /// Successful answers within the window.
     pub acked: u64,
-    /// Bytes of event pages within the window (read workload).
+    /// Of these, reads.
+    pub acked_reads: u64,
+    /// Events that were read or appended within the window, those of unfinished replays too.
+    pub events: u64,
+    /// Bytes of event pages within the window.
     pub page_bytes: u64,
     /// Latencies of successful operations that started in the window.
     pub latencies: Latencies,
+    /// Mixed load: of these, the reads'. Empty otherwise.
+    pub read_latencies: Latencies,
+    /// Mixed load: of these, the appends'. Empty otherwise.
+    pub append_latencies: Latencies,
+    /// Times from the sending to a refusal, of operations that started in the window: how quickly
+    /// the server says no, however late a saturated generator asked.
+    pub refusals: Latencies,
+    /// Hot load: conflicts within the window, each of which was tried again.
+    pub retries: u64,
+    /// Requests in flight on each connection: what was asked for, or less if the server grants less
+    /// to a closed loop.
+    pub in_flight_max: u32,
     /// Refusals and losses within the window, by name.
     pub errors: BTreeMap<String, u64>,
     /// Operations that started in the window and were not answered by the end of the drain.

@@ -1,8 +1,9 @@
 //! One generator thread: an epoll loop over its share of the connections.
 //!
 //! Closed loop: an answer starts the connection's next request. Open loop: requests start by a
-//! constant schedule, and each latency counts from the moment at which the schedule wanted it,
-//! however late it was sent.
+//! timetable, and each latency counts from the moment at which the timetable wanted it, however
+//! late it was sent. A refusal is an answer like another there: the arrival is spent, and nobody
+//! pauses.
 //!
 //! Counted are: answers that arrive within the window (`acked`, errors), and the latencies of
 //! operations whose start lies in the window, also when their answer comes in the drain behind it.
@@ -13,149 +14,75 @@ use std::io;
 use std::time::Duration;
 
 use duolog_net::wire::{FrameKind, Hello};
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 
-use super::answer::Answer;
+use super::answer::{Answer, Limits};
 use super::clock::{Alarm, Clock, ThreadUse};
 use super::connection::{Connection, ConnectionError, Flight, Stage};
 use super::crew::Stop;
-use super::failure::WorkerError;
+use super::requests::{Operation, OperationKind, Requests};
 use super::schedule::Schedule;
-use super::settings::{Settings, Workload};
+use super::settings::Settings;
+use super::streams::Owned;
 use super::tally::{Tally, Window};
-use super::workload::{Requests, Streams};
+use super::workload::Workload;
 
-/// Connections whose handshake or hello is under way at one time: stays below listen backlogs.
-const OPENING_MAX: usize = 128;
-/// While connections open, the server must make some progress within this.
-const OPENING_TIMEOUT_NS: u64 = 30_000_000_000;
 /// Longest wait for sockets: so late a stop is noticed.
-const WAIT_MAX: Duration = Duration::from_millis(100);
+pub(super) const WAIT_MAX: Duration = Duration::from_millis(100);
 /// An open-loop request sent this much after its time counts as late.
 const LATE_NS: u64 = 1_000_000;
 /// Bounds of the pause that a busy server asks for.
 const BUSY_RETRY_MIN_NS: u64 = 1_000_000;
 const BUSY_RETRY_MAX_NS: u64 = 1_000_000_000;
-const EVENTS_MAX: usize = 1024;
-const SCRATCH_BYTES: usize = 256 << 10;
-const TIMER: Token = Token(usize::MAX);
+pub(super) const EVENTS_MAX: usize = 1024;
+pub(super) const TIMER: Token = Token(usize::MAX);
 
 /// See the module's text.
 #[derive(Debug)]
 pub struct Worker {
-    settings: Settings,
-    clock: Clock,
-    poll: Poll,
-    alarm: Alarm,
-    connections: Vec<Connection>,
-    streams: Vec<Streams>,
-    requests: Requests,
-    scratch: Vec<u8>,
+    pub(super) settings: Settings,
+    pub(super) clock: Clock,
+    pub(super) poll: Poll,
+    pub(super) alarm: Alarm,
+    pub(super) connections: Vec<Connection>,
+    /// What each connection owns.
+    pub(super) owned: Vec<Owned>,
+    pub(super) requests: Requests,
+    pub(super) scratch: Vec<u8>,
     /// Open loop: one entry per free slot of a ready connection.
-    available: VecDeque<u32>,
+    pub(super) available: VecDeque<u32>,
     /// Closed loop: slots that wait because the server was busy, by the time to go on.
-    delayed: BinaryHeap<Reverse<(u64, u32)>>,
+    pub(super) delayed: BinaryHeap<Reverse<(u64, u32)>>,
+    /// While streams are written for reads: appends that a busy server refused, by the time to send
+    /// them again.
+    pub(super) postponed: Vec<(u64, u32, Operation)>,
+    /// Open loop: the arrivals that were due and not sent when the window ended.
+    pub(super) at_end: Option<Schedule>,
     /// Connections with bytes to send.
-    touched: Vec<u32>,
-    answers: Vec<Answer>,
-    schedule: Option<Schedule>,
+    pub(super) touched: Vec<u32>,
+    pub(super) answers: Vec<Answer>,
+    /// Events of every append of the load.
+    pub(super) events_per_append: u64,
+    pub(super) schedule: Option<Schedule>,
     /// When the server last said anything, ns.
-    heard_ns: u64,
-    window: Window,
-    tally: Tally,
-    index: u32,
+    pub(super) heard_ns: u64,
+    pub(super) window: Window,
+    pub(super) tally: Tally,
+    pub(super) index: u32,
     /// Connections that reached [`Stage::Ready`].
-    ready: usize,
+    pub(super) ready: usize,
     /// Why a connection could not be opened.
-    failure: Option<String>,
-    stop: Stop,
+    pub(super) failure: Option<String>,
+    pub(super) stop: Stop,
+    /// What the server grants a connection, once it said so.
+    pub(super) limits: Option<Limits>,
 }
 
 impl Worker {
-    /// Opens this worker's share of the connections: those whose number is `index` modulo the
-    /// thread count. Returns when all are ready for load.
-    pub fn open(
-        settings: &Settings,
-        index: u32,
-        clock: Clock,
-        stop: Stop,
-    ) -> Result<Self, WorkerError> {
-        let alarm = Alarm::new()?;
-        let poll = Poll::new()?;
-        let timer = alarm.descriptor();
-        poll.registry().register(&mut SourceFd(&timer), TIMER, Interest::READABLE)?;
-        let never = u64::MAX;
-        let mut worker = Self {
-            settings: settings.clone(),
-            clock,
-            poll,
-            alarm,
-            connections: Vec::new(),
-            streams: Vec::new(),
-            requests: Requests::new(settings, index),
-            scratch: vec![0; SCRATCH_BYTES],
-            answers: Vec::new(),
-            available: VecDeque::new(),
-            delayed: BinaryHeap::new(),
-            touched: Vec::new(),
-            schedule: None,
-            heard_ns: clock.now_ns(),
-            window: Window { load_ns: never, start_ns: never, end_ns: never },
-            tally: Tally::default(),
-            index,
-            ready: 0,
-            failure: None,
-            stop,
-        };
-        worker.open_all()?;
-        Ok(worker)
-    }
-
-    fn open_all(&mut self) -> Result<(), WorkerError> {
-        let (threads, all) = (self.settings.threads, self.settings.connections);
-        let wanted = (all - self.index).div_ceil(threads) as usize;
-        let mut events = Events::with_capacity(EVENTS_MAX);
-        while self.ready < wanted {
-            while self.connections.len() < wanted
-                && self.connections.len() - self.ready < OPENING_MAX
-            {
-                self.open_one()?;
-            }
-            self.poll_sockets(&mut events, WAIT_MAX)?;
-            if self.stop.is_stopped() {
-                return Err(WorkerError::Stopped);
-            }
-            if let Some(reason) = self.failure.take() {
-                return Err(WorkerError::Connect { addr: self.settings.addr, reason });
-            }
-            if self.clock.now_ns() > self.heard_ns + OPENING_TIMEOUT_NS {
-                let after_s = OPENING_TIMEOUT_NS / 1_000_000_000;
-                return Err(WorkerError::OpenTimeout { opened: self.ready, wanted, after_s });
-            }
-        }
-        Ok(())
-    }
-
-    fn open_one(&mut self) -> Result<(), WorkerError> {
-        let addr = self.settings.addr;
-        let refused = |error: io::Error| WorkerError::Connect { addr, reason: error.to_string() };
-        let mut socket = mio::net::TcpStream::connect(addr).map_err(refused)?;
-        let number = self.connections.len();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut socket, Token(number), interest)?;
-        self.connections.push(Connection::new(socket, self.settings.in_flight));
-        let of_the_run = self.index + number as u32 * self.settings.threads;
-        self.streams.push(self.requests.streams_of(of_the_run));
-        Ok(())
-    }
-
     /// Applies load through `window` and drains.
     pub fn run(mut self, window: Window) -> Tally {
         self.window = window;
-        let (threads, index) = (self.settings.threads, self.index);
-        self.schedule =
-            self.settings.rate_per_s.map(|rate| Schedule::new(rate, threads, index, window));
+        self.schedule = Schedule::new(&self.settings, self.index, window);
         let drained_ns = window.end_ns + nanoseconds(self.settings.drain);
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut before = None;
@@ -168,9 +95,10 @@ impl Worker {
             }
             if now >= window.end_ns && after.is_none() {
                 after = Some(ThreadUse::now());
-                self.tally.backlog_at_end = self.backlog(now);
+                self.at_end = self.schedule.clone();
             }
-            let everything_in = now >= window.end_ns && self.backlog(now) == 0 && self.is_quiet();
+            let all_sent = self.next_due_ns().is_none();
+            let everything_in = now >= window.end_ns && all_sent && self.is_quiet();
             let over = everything_in || now >= drained_ns || self.all_dead();
             if over || self.stop.is_stopped() {
                 break;
@@ -190,9 +118,13 @@ impl Worker {
     }
 
     fn begin(&mut self) {
-        for number in 0..self.connections.len() as u32 {
-            for _ in 0..self.settings.in_flight {
+        let slots = |connection: &Connection| connection.slots();
+        let most = self.connections.iter().map(slots).max().unwrap_or(0);
+        // Slot by slot, not connection by connection: arrivals take the connections in turn.
+        for slot in 0..most {
+            for (number, connection) in (0_u32..).zip(&self.connections) {
                 match self.settings.rate_per_s {
+                    _ if slot >= connection.slots() => {}
                     Some(_) => self.available.push_back(number),
                     None => self.delayed.push(Reverse((self.window.load_ns, number))),
                 }
@@ -215,7 +147,7 @@ impl Worker {
         if let Some(Reverse((due, _))) = self.delayed.peek() {
             next = next.min(*due);
         }
-        if let Some(due) = self.schedule.as_ref().and_then(Schedule::next_due_ns)
+        if let Some(due) = self.next_due_ns()
             && !self.available.is_empty()
             && self.alarm.set(due.saturating_sub(now)).is_err()
         {
@@ -225,7 +157,11 @@ impl Worker {
         Duration::from_nanos(next.saturating_sub(now))
     }
 
-    fn poll_sockets(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+    pub(super) fn poll_sockets(
+        &mut self,
+        events: &mut Events,
+        timeout: Duration,
+    ) -> io::Result<()> {
         match self.poll.poll(events, Some(timeout)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -281,7 +217,7 @@ impl Worker {
             let now = self.clock.now_ns();
             self.heard_ns = now;
             for answer in &answers {
-                self.take_answer(number, *answer, now)?;
+                self.take_answer(number, answer, now)?;
             }
             self.answers = answers;
             self.connections[number].flush()?;
@@ -294,7 +230,7 @@ impl Worker {
     fn take_answer(
         &mut self,
         number: usize,
-        answer: Answer,
+        answer: &Answer,
         now: u64,
     ) -> Result<(), ConnectionError> {
         // A node of a pair tells unasked what it has become.
@@ -303,92 +239,93 @@ impl Worker {
         }
         match self.connections[number].stage {
             Stage::Greeting => self.greeted(number, answer),
-            Stage::Preparing => {
-                if let Some(refusal) = answer.refusal {
-                    return Err(ConnectionError::Refused(refusal.name));
-                }
-                self.connections[number].land(answer.correlation)?;
-                self.prepare(number);
-                Ok(())
-            }
+            Stage::Preparing => self.prepared(number, answer, now),
             Stage::Ready => self.answered(number, answer, now),
             Stage::Connecting | Stage::Dead => Ok(()),
         }
     }
 
-    fn greeted(&mut self, number: usize, answer: Answer) -> Result<(), ConnectionError> {
-        if let Some(refusal) = answer.refusal {
-            return Err(ConnectionError::Refused(refusal.name));
-        }
-        if answer.kind != FrameKind::HelloAccepted {
-            return Err(ConnectionError::NotAccepted);
-        }
-        if self.settings.workload == Workload::Append {
-            self.connections[number].stage = Stage::Ready;
-            self.ready += 1;
-            return Ok(());
-        }
-        self.connections[number].stage = Stage::Preparing;
-        for _ in 0..self.settings.in_flight {
-            self.prepare(number);
-        }
-        Ok(())
-    }
-
-    fn prepare(&mut self, number: usize) {
-        let connection = &mut self.connections[number];
-        if let Some(stream) = self.requests.choose_to_prepare(&mut self.streams[number]) {
-            let slot = connection.take_off(0, stream);
-            let correlation = slot.expect("an answer has just freed a slot");
-            self.requests.encode_preparation(connection.out(), correlation, stream);
-        } else if connection.in_flight() == 0 && connection.stage == Stage::Preparing {
-            connection.stage = Stage::Ready;
-            self.ready += 1;
-        }
-    }
-
-    fn answered(&mut self, number: usize, answer: Answer, now: u64) -> Result<(), ConnectionError> {
+    fn answered(
+        &mut self,
+        number: usize,
+        answer: &Answer,
+        now: u64,
+    ) -> Result<(), ConnectionError> {
         let flight = self.connections[number].land(answer.correlation)?;
-        let streams = &mut self.streams[number];
-        self.requests.ended(streams, flight.stream, answer.next_revision);
-        let in_window = self.window.contains(now);
-        let mut resume_ns = now;
-        if let Some(refusal) = answer.refusal {
-            if in_window {
-                self.tally.count_error(refusal.name, 1);
-            }
-            if refusal.is_busy {
-                resume_ns += refusal.pause_ns.clamp(BUSY_RETRY_MIN_NS, BUSY_RETRY_MAX_NS);
-            }
-        } else {
-            if self.window.contains(flight.start_ns) {
-                self.tally.latencies.record(now.saturating_sub(flight.start_ns));
-            }
-            if in_window {
-                self.tally.acked += 1;
-                if answer.kind == FrameKind::StreamPage {
-                    self.tally.page_bytes += answer.body_bytes;
-                }
-            }
+        let next = self.requests.answered(&mut self.owned[number], flight.operation, answer);
+        self.count(&flight, answer, next.is_none(), now);
+        if let Some(operation) = next {
+            // The same operation goes on: its latency counts from its own start.
+            self.launch(number, flight.start_ns, now, operation);
+            return Ok(());
         }
         if self.schedule.is_some() {
             self.available.push_back(number as u32);
-        } else if resume_ns > now {
-            self.delayed.push(Reverse((resume_ns, number as u32)));
+            return Ok(());
+        }
+        let pause = answer.refusal.filter(|refusal| refusal.is_busy);
+        if let Some(refusal) = pause {
+            let pause_ns = refusal.pause_ns.clamp(BUSY_RETRY_MIN_NS, BUSY_RETRY_MAX_NS);
+            self.delayed.push(Reverse((now + pause_ns, number as u32)));
         } else if now < self.window.end_ns {
-            self.send(number, now);
+            self.send(number, now, now);
         }
         Ok(())
     }
 
-    fn send(&mut self, number: usize, start_ns: u64) {
+    /// Counts an answer; `last` says that nothing further follows for its operation.
+    fn count(&mut self, flight: &Flight, answer: &Answer, last: bool, now: u64) {
+        let (in_window, started_in) =
+            (self.window.contains(now), self.window.contains(flight.start_ns));
+        let reads = flight.operation.kind == OperationKind::Read;
+        let took_ns = now.saturating_sub(flight.start_ns);
+        let tally = &mut self.tally;
+        if let Some(refusal) = answer.refusal {
+            match (last, in_window) {
+                (true, true) => tally.count_error(refusal.name, 1),
+                (false, true) => tally.retries += 1,
+                (_, false) => {}
+            }
+            if last && started_in {
+                tally.refusals.record(now.saturating_sub(flight.sent_ns));
+            }
+            return;
+        }
+        if in_window && reads {
+            tally.events += u64::from(answer.page_events);
+            tally.page_bytes += answer.body_bytes;
+        } else if in_window {
+            tally.events += self.events_per_append;
+        }
+        if !last {
+            return;
+        }
+        if in_window {
+            tally.acked += 1;
+            tally.acked_reads += u64::from(reads);
+        }
+        if started_in {
+            tally.latencies.record(took_ns);
+            if self.settings.workload == Workload::Mixed {
+                let of_kind =
+                    if reads { &mut tally.read_latencies } else { &mut tally.append_latencies };
+                of_kind.record(took_ns);
+            }
+        }
+    }
+
+    fn send(&mut self, number: usize, start_ns: u64, now: u64) {
+        let operation = self.requests.choose(&mut self.owned[number]);
+        let operation = operation.expect("there are as many owned streams as requests in flight");
+        self.launch(number, start_ns, now, operation);
+    }
+
+    fn launch(&mut self, number: usize, start_ns: u64, sent_ns: u64, operation: Operation) {
         let connection = &mut self.connections[number];
-        let streams = &mut self.streams[number];
-        let stream = self.requests.choose(streams);
-        let stream = stream.expect("there are as many owned streams as requests in flight");
-        let slot = connection.take_off(start_ns, stream);
+        let slot = connection.take_off(start_ns, sent_ns, operation);
         let correlation = slot.expect("the caller knows of a free slot");
-        self.requests.encode(connection.out(), correlation, streams, stream);
+        let owned = &self.owned[number];
+        self.requests.encode(connection.out(), correlation, owned, &operation);
     }
 
     /// Closed loop: sends on connections whose pause is over.
@@ -399,7 +336,7 @@ impl Worker {
             }
             self.delayed.pop();
             if now < self.window.end_ns && self.is_alive(number) {
-                self.send(number as usize, now);
+                self.send(number as usize, now, now);
                 self.touched.push(number);
             }
         }
@@ -409,15 +346,14 @@ impl Worker {
         self.connections[number as usize].stage == Stage::Ready
     }
 
-    /// Open loop: arrivals that are due and not sent.
-    fn backlog(&self, now: u64) -> u64 {
-        self.schedule.map_or(0, |schedule| schedule.backlog(now))
+    fn next_due_ns(&self) -> Option<u64> {
+        self.schedule.as_ref().and_then(Schedule::next_due_ns)
     }
 
     /// Open loop: sends every arrival that is due, as long as connections have room.
     fn dispatch_due(&mut self) {
         let mut now = self.clock.now_ns();
-        while let Some(due) = self.schedule.as_ref().and_then(Schedule::next_due_ns) {
+        while let Some(due) = self.next_due_ns() {
             if due > now {
                 // Sending took time; the next arrival may be due by now.
                 now = self.clock.now_ns();
@@ -429,7 +365,7 @@ impl Worker {
             if !self.is_alive(number) {
                 continue;
             }
-            self.send(number as usize, due);
+            self.send(number as usize, due, now);
             self.touched.push(number);
             self.schedule.iter_mut().for_each(Schedule::advance);
             if self.window.contains(due) {
@@ -441,7 +377,7 @@ impl Worker {
         }
     }
 
-    fn flush_touched(&mut self) {
+    pub(super) fn flush_touched(&mut self) {
         let mut touched = std::mem::take(&mut self.touched);
         for number in touched.drain(..) {
             if let Err(error) = self.connections[number as usize].flush() {
@@ -474,7 +410,14 @@ impl Worker {
         let counted = |flight: &&Flight| self.window.contains(flight.start_ns);
         let flights = self.connections.iter().flat_map(Connection::flights);
         self.tally.unanswered = flights.filter(counted).count() as u64;
-        self.tally.scheduled = self.schedule.map_or(0, |schedule| schedule.count_in_window());
+        let left = |schedule: &Option<Schedule>, count: fn(&Schedule) -> u64| {
+            schedule.as_ref().map_or(0, count)
+        };
+        let unsent = left(&self.schedule, Schedule::count_left_in_window);
+        self.tally.scheduled = self.tally.sent + unsent;
+        self.tally.backlog_at_end = left(&self.at_end, Schedule::count_left);
+        self.tally.in_flight_max =
+            self.connections.iter().map(|connection| connection.slots() as u32).min().unwrap_or(0);
         self.tally
     }
 }
