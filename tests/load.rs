@@ -141,3 +141,47 @@ fn no_request_is_forgotten_while_threads_wake_each_other() {
     let slowest = Duration::from_micros(slowest_us.load(Ordering::Relaxed));
     println!("{turns} turns of 13 requests, the slowest took {slowest:?}");
 }
+
+/// Appends `count` times on one connection, each after the answer to the one before, and reads and
+/// pings between.
+fn one_after_another(address: SocketAddr, client: u64, count: u64) {
+    let mut wire = Wire::connect(address).expect("the server takes clients");
+    wire.patience(WAIT_MAX).expect("a socket has a time limit");
+    for number in 0..count {
+        let name = format!("client-{client}");
+        let mut append = AppendBuilder::new();
+        append.stream(&name, Expect::Any).expect("a good name");
+        append.event(1, "Made", b"", &[b'x'; 100]).expect("a small event");
+        wire.append(&append).receipt();
+        if number % 100 == 99 {
+            wire.ping().expect("a ping is answered");
+            assert_eq!(wire.stream(&name).len() as u64, number + 1);
+        }
+    }
+}
+
+/// Promised: a shard that lingers over its clients (`shards.spin_us`) answers everybody, one client
+/// alone and several that come and go, reads and pings between, and rests when nobody asks.
+/// Provoked: the longest spin there is. Broken: an answer that takes longer than 5 s, an event too
+/// few or too many, or more than 2 % of a core without clients.
+#[test]
+fn a_shard_that_lingers_serves_everybody_and_rests_when_idle() {
+    let _alone = quiet();
+    let scratch = scratch();
+    let server = ServerOptions::new(scratch.path().join("data")).shards(1);
+    let server = server.flag("shards-spin-us", "1000").start();
+    let address = server.address();
+    one_after_another(address, 0, 1000);
+    std::thread::scope(|scope| {
+        for client in 1..7 {
+            // Later ones stay longer: in the end one is alone again.
+            scope.spawn(move || one_after_another(address, client, 200 * client));
+        }
+    });
+    let (watch, before) = (Stopwatch::start(), server.vitals().cpu);
+    pause(Duration::from_secs(3));
+    let idle = server.vitals().cpu.saturating_sub(before).as_secs_f64();
+    let share = idle / watch.elapsed().as_secs_f64();
+    assert!(share < 0.02, "an idle server takes {:.2} % of a core", share * 100.0);
+    assert_eq!(server.stop().code, Some(0));
+}

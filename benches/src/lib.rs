@@ -1,6 +1,7 @@
 //! The load generator, the bare skeleton, and the benchmarks that hold Duolog against the limits of
 //! the machine, and a pair against a standalone server. [`cli`] is what the program mounts.
 
+pub mod append_path;
 pub mod cli;
 pub mod generator;
 pub mod limits;

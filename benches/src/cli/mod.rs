@@ -1,6 +1,7 @@
 //! `duolog bench …`: the command lines of the load generator and of the limits benchmark, and what
 //! they print.
 
+mod append_path;
 mod duration;
 mod limits;
 mod load;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
+pub use append_path::AppendPathArgs;
 pub use limits::LimitsArgs;
 pub use load::{AppendArgs, LoadArgs, MixedArgs, ReadArgs};
 pub use pair::PairArgs;
@@ -44,6 +46,9 @@ pub enum BenchCommand {
     /// Serve as the bare skeleton that `limits` measures
     #[command(hide = true)]
     Skeleton(SkeletonArgs),
+    /// Run an append's way through session, shard and block in memory, to count its instructions
+    #[command(hide = true)]
+    AppendPath(AppendPathArgs),
 }
 
 /// Why a command gave no result.
@@ -114,6 +119,7 @@ impl BenchCommand {
             Self::Limits(arguments) => arguments.json,
             Self::Pair(arguments) => arguments.json,
             Self::Skeleton(_) => false,
+            Self::AppendPath(arguments) => arguments.json,
         }
     }
 }
@@ -150,6 +156,10 @@ fn run_alone(command: &BenchCommand) -> Result<String, BenchError> {
         BenchCommand::Limits(arguments) => {
             let report = crate::limits::run(&arguments.settings(), tell)?;
             if arguments.json { json(&report) } else { Ok(report.to_text()) }
+        }
+        BenchCommand::AppendPath(arguments) => {
+            let report = crate::append_path::run(&arguments.settings());
+            if arguments.json { json(&report) } else { Ok(append_path::to_text(&report)) }
         }
         BenchCommand::Skeleton(arguments) => {
             crate::uring::skeleton::serve(&arguments.settings())?;

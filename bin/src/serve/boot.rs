@@ -114,6 +114,7 @@ impl Node {
                 file_jobs: file_jobs.clone(),
                 index_jobs: index_jobs.clone(),
                 clock: Clock,
+                spin_us: settings.shards.spin_us,
                 pair: pair.as_ref().map(|pair| Arc::clone(&pair.settings)),
             };
             let cpus = settings.shards.cpus.as_ref().map(|plan| plan[shard.0 as usize].clone());

@@ -138,6 +138,9 @@ pub const ENV_PREFIX: &str = "DUOLOG_";
 
 /// Most shards of a node. Each is a core; directories are numbered with three digits.
 pub const SHARDS_MAX: u64 = 512;
+/// Longest `shards.spin_us`: a thread that spins serves nobody else, and the watchdog looks every
+/// few milliseconds.
+pub const SPIN_US_MAX: u64 = 1000;
 /// Largest `limits.event_max_bytes`: a block takes one append of 64 MiB beside its overhead.
 pub const EVENT_MAX_BYTES_MAX: u64 = 64 << 20;
 
@@ -218,6 +221,13 @@ pub const KEYS: &[Key] = &[
         fallback: Fallback::Unset { means: "no pinning", example: "\"2-9\"" },
         doc: "CPUs to pin the shards to: a list (one CPU per shard), or in the file an array \
               with one entry per shard.",
+    },
+    Key {
+        name: "shards.spin_us",
+        kind: Kind::Number { min: 0, max: SPIN_US_MAX },
+        fallback: Fallback::Number(0),
+        doc: "How long a shard with few busy clients looks for their next requests before it \
+              sleeps, in microseconds. Saves waking the core; 0 never spins.",
     },
     Key {
         name: "log.segment_size_bytes",

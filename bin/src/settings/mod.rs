@@ -71,6 +71,8 @@ pub struct Shards {
     pub count: u32,
     /// `shards.cpus`: one set of CPUs per shard, or no pinning.
     pub cpus: Option<Vec<Vec<usize>>>,
+    /// `shards.spin_us`, 0..=1000.
+    pub spin_us: u64,
 }
 
 /// The log on disk.
@@ -199,7 +201,7 @@ impl Settings {
             data_dir: values.path("data_dir"),
             standalone: values.switch("standalone"),
             listen: Listen { client: values.address("listen.client") },
-            shards: Shards { count, cpus },
+            shards: Shards { count, cpus, spin_us: values.number("shards.spin_us") },
             log: Log {
                 segment_size_bytes: values.number("log.segment_size_bytes") as u32,
                 blocks_in_flight: values.number("log.blocks_in_flight") as usize,

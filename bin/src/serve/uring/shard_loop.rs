@@ -60,6 +60,8 @@ pub(super) struct ShardLoop {
     pub(super) sweeping: Cell<bool>,
     /// Connections that the last commit answered.
     pub(super) answered: Cell<usize>,
+    /// How long to linger over them; see [`super::sweep`].
+    pub(super) spin_us: u64,
     /// Segments open for writing: the active one and those prepared ahead.
     writers: RefCell<Vec<(Generation, Rc<LogFile>)>>,
     pub files: LogFiles,
@@ -95,6 +97,8 @@ pub struct Parts {
     pub file_jobs: Sender<FileJob>,
     pub index_jobs: Sender<IndexJob>,
     pub clock: Clock,
+    /// `shards.spin_us`.
+    pub spin_us: u64,
     pub pair: Option<Arc<PairSettings>>,
 }
 
@@ -129,6 +133,7 @@ impl ShardLoop {
             warm: RefCell::default(),
             sweeping: Cell::new(false),
             answered: Cell::new(0),
+            spin_us: parts.spin_us,
             writers: RefCell::default(),
             files: LogFiles::new(parts.dir.clone(), align_bytes),
             indexes: IndexFiles::new(align_bytes, parts.indexes),
@@ -231,12 +236,9 @@ impl ShardLoop {
         self.send_dirty();
         publish(&self.inbox().gauge, &self.shard.borrow());
         self.after_step();
-        if self.shard.borrow().wants_flush() {
-            self.committer.ring();
-        }
         let work = self.requests.borrow().len() as u64 + u64::from(self.works_for_the_pair());
         self.inbox().work.store(work, Ordering::Relaxed);
-        self.tick();
+        self.flush_soon();
     }
 
     /// Tells the watchdog that this thread runs.
@@ -285,17 +287,22 @@ impl ShardLoop {
         self.sweeping.set(true);
         self.step(Event::BlockWritten { first_lsn });
         self.sweep();
+        self.linger();
         self.cool_if_idle();
     }
 
     /// Gives the sockets back to their readers when no block is under way.
     pub(super) fn cool_if_idle(&self) {
-        let shard = self.shard.borrow();
-        let committed = shard.end().lsn == shard.committed().lsn;
-        if committed && !shard.is_writing() && !shard.wants_flush() {
-            drop(shard);
+        if self.is_idle() {
             self.cool_all();
         }
+    }
+
+    /// Whether everything is committed and nothing waits to be written.
+    pub(super) fn is_idle(&self) -> bool {
+        let shard = self.shard.borrow();
+        let committed = shard.end().lsn == shard.committed().lsn;
+        committed && !shard.is_writing() && !shard.wants_flush()
     }
 
     /// The file of a segment that is being written. Earlier ones are let go.
@@ -421,8 +428,22 @@ impl ShardLoop {
         if unsent {
             self.touch(connection);
         }
-        self.perform(actions);
+        if unsent || !actions.list.is_empty() {
+            self.perform(actions);
+        } else {
+            // The ordinary append: the flush that follows performs for all that were taken.
+            self.actions.replace(actions);
+            self.flush_soon();
+        }
         self.heat(connection, flow);
         flow
+    }
+
+    /// Wakes the committer when there is something for a block.
+    fn flush_soon(&self) {
+        if self.shard.borrow().wants_flush() {
+            self.committer.ring();
+        }
+        self.tick();
     }
 }

@@ -9,6 +9,10 @@
 //! before the shard has no write in flight and nothing to write (invariant Q4): also the readers
 //! whose requests wait for something else than a block, a segment or another shard. While the
 //! shard is busy, a tick finds those.
+//!
+//! With `shards.spin_us` a shard does the same for few clients, and lingers: it goes on looking at
+//! their sockets for that long before it sleeps, so that no core has to be woken for the next
+//! request (docs/adr/0010).
 
 use std::io;
 use std::rc::Rc;
@@ -21,6 +25,8 @@ use super::shard_loop::ShardLoop;
 /// A commit that answered at least this many connections keeps them hot; with fewer, the next
 /// request is better waited for.
 const GROUP_MIN: usize = 4;
+/// Lingering is for at most this many clients: with more, the next request is there already.
+const LINGER_MAX: usize = 4;
 /// Sweeps without a find before a hot connection is waited for again.
 const MISSES_MAX: u32 = 2;
 
@@ -31,7 +37,7 @@ impl ShardLoop {
         // A write is under way or sure to come, and with its end a sweep.
         let busy = shard.is_writing() || shard.wants_flush();
         if busy
-            && self.answered.get() >= GROUP_MIN
+            && self.answered.get() >= self.group_min()
             && flow == Flow::Read
             && connection.has_requests()
         {
@@ -51,6 +57,29 @@ impl ShardLoop {
         hot.append(&mut self.hot.borrow_mut());
         self.hot.replace(hot);
         self.sweeping.set(false);
+    }
+
+    /// The fewest answered connections that stay hot.
+    const fn group_min(&self) -> usize {
+        if self.spin_us > 0 { 1 } else { GROUP_MIN }
+    }
+
+    /// Before the shard sleeps: looks for the next requests of the clients that the last commit
+    /// answered, for `shards.spin_us` at most. Nothing else of the shard runs meanwhile.
+    pub(super) fn linger(self: &Rc<Self>) {
+        if self.spin_us == 0 || self.answered.get() > LINGER_MAX {
+            return;
+        }
+        self.look_at_the_clock();
+        let until_us = self.now_us().0 + self.spin_us;
+        while self.is_idle() && !self.hot.borrow().is_empty() && self.now_us().0 < until_us {
+            // The kernel's workers for this core come first: what they do may be a write's end.
+            rustix::thread::sched_yield();
+            // A miss is what is to be expected here.
+            self.hot.borrow().iter().for_each(|connection| connection.found());
+            self.sweep();
+            self.look_at_the_clock();
+        }
     }
 
     /// Whether the connection stays in the list.

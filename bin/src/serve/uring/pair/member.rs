@@ -422,6 +422,7 @@ impl ShardLoop {
         self.step(Event::PeerAcked { node, epoch, lsn });
         self.member().collector.step(self, garbage::Event::Acked { node, epoch, lsn });
         self.sweep();
+        self.linger();
         self.cool_if_idle();
     }
 
