@@ -81,10 +81,17 @@ impl<'a> Figures<'a> {
         if system.group == "pair" {
             return Place::Pair;
         }
-        let fewest = self.results.plan.connections.iter().min().copied().unwrap_or(1);
-        let flushes = self.spread(&system.id, fewest, LoadResult::flushes_per_ack);
-        let flushes = flushes.is_some_and(|spread| spread.median >= FLUSHES_PER_ACK_MIN);
-        if flushes { Place::Durable } else { Place::NotDurable }
+        let flushes = self.flushes_of_one_client(system);
+        let enough = flushes.is_some_and(|flushes| flushes >= FLUSHES_PER_ACK_MIN);
+        if enough { Place::Durable } else { Place::NotDurable }
+    }
+
+    /// Flushes per ack at one connection. `None` where that was not measured: with more of them
+    /// acks share flushes, and their number proves nothing.
+    #[must_use]
+    pub fn flushes_of_one_client(&self, system: &SystemResult) -> Option<f64> {
+        let spread = self.spread(&system.id, 1, LoadResult::flushes_per_ack);
+        spread.map(|spread| spread.median)
     }
 
     /// A figure of a system at a number of connections.

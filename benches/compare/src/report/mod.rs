@@ -31,6 +31,9 @@ pub fn document(results: &Results) -> String {
     section(&mut text, "How it was measured", prose::METHOD);
     section(&mut text, "One node, durable", &loads(&figures, &durable));
     section(&mut text, "Duolog and the best peer", &targets::text(&figures, &durable));
+    if !prose::FINDINGS.trim().is_empty() {
+        section(&mut text, "Why", prose::FINDINGS);
+    }
     section(&mut text, "What an append costs", &costs(&figures, &durable));
     section(&mut text, "Those that do not flush first", &relaxed(&figures));
     section(&mut text, "Two nodes", &two_nodes(&figures, &pairs));
@@ -114,8 +117,8 @@ fn relaxed(figures: &Figures<'_>) -> String {
         by_connections(figures, systems.iter().copied(), figure)
     };
     format!(
-        "These had less than {FLUSHES_PER_ACK_MIN} flushes per ack at one connection: a power cut \
-         takes acknowledged appends with it. They are no part of the comparison above.\n\n\
+        "These had less than {FLUSHES_PER_ACK_MIN} flushes per ack at one connection (or were not \
+         measured there): a power cut takes acknowledged appends with it. They are no part of the comparison above.\n\n\
          Flushes per acknowledged append:\n\n{}\n\
          Acknowledged appends per second:\n\n{}\n99th percentile of the latency, ms:\n\n{}",
         table(LoadResult::flushes_per_ack),
@@ -126,16 +129,31 @@ fn relaxed(figures: &Figures<'_>) -> String {
 
 fn two_nodes(figures: &Figures<'_>, systems: &[&SystemResult]) -> String {
     format!(
-        "Every append is on two disks before its answer; here both are the same device, and all \
-         processes of both nodes share one core. Flushes count both nodes: at one connection 2 is \
-         the least. Duolog's pair also has its lease in a bucket (an S3 for development, on the \
-         same core), and fails over by itself; PostgreSQL's standby has to be promoted by somebody \
-         or something else.\n\n{}\n{}\nFlushes per acknowledged append:\n\n{}\n\
+        "{}\n{}\n{}\n{}\nFlushes per acknowledged append:\n\n{}\n\
          Processor time of the servers, seconds per million appends:\n\n{}",
+        prose::TWO_NODES,
+        both_disks(figures, systems),
         loads(figures, systems),
         targets::text(figures, systems),
         by_connections(figures, systems.iter().copied(), LoadResult::flushes_per_ack),
         by_connections(figures, systems.iter().copied(), LoadResult::cpu_s_per_million),
+    )
+}
+
+/// Whether every pair flushed on both nodes before it acknowledged.
+fn both_disks(figures: &Figures<'_>, systems: &[&SystemResult]) -> String {
+    let least = 2.0 * FLUSHES_PER_ACK_MIN;
+    let fewer = systems.iter().filter(|system| {
+        let flushes = figures.flushes_of_one_client(system);
+        flushes.is_none_or(|flushes| flushes < least)
+    });
+    let fewer: Vec<&str> = fewer.map(|system| &*system.title).collect();
+    if fewer.is_empty() {
+        return format!("All had at least {least} flushes per ack at one connection.\n");
+    }
+    let fewer = fewer.join(", ");
+    format!(
+        "**Less than {least} flushes per ack at one connection, so not on both disks: {fewer}.**\n"
     )
 }
 

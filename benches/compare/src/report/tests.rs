@@ -108,6 +108,16 @@ fn what_does_not_flush_stands_apart() {
     assert!(!part(&text, "Those that do not flush first").contains("The slow"));
 }
 
+/// A pair that did not flush on both nodes is named. Broken if one flush per ack passes for two.
+#[test]
+fn a_pair_without_its_second_flush_is_named() {
+    let mut results = results();
+    results.systems = ["twice", "once"].map(|id| system(id, "pair")).to_vec();
+    results.loads = vec![load("twice", 0, 10.0, 1.0, 2000.0), load("once", 0, 10.0, 1.0, 1000.0)];
+    let text = document(&results);
+    assert!(part(&text, "Two nodes").contains("not on both disks: The once.**"), "{text}");
+}
+
 /// Loads under the generator's or somebody else's influence are named.
 #[test]
 fn weak_figures_are_named() {
