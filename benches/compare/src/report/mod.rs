@@ -118,7 +118,8 @@ fn relaxed(figures: &Figures<'_>) -> String {
     };
     format!(
         "These had less than {FLUSHES_PER_ACK_MIN} flushes per ack at one connection (or were not \
-         measured there): a power cut takes acknowledged appends with it. They are no part of the comparison above.\n\n\
+         measured there): a power cut takes acknowledged appends with it. They are no part of the \
+         comparison above.\n\n\
          Flushes per acknowledged append:\n\n{}\n\
          Acknowledged appends per second:\n\n{}\n99th percentile of the latency, ms:\n\n{}",
         table(LoadResult::flushes_per_ack),
