@@ -20,6 +20,8 @@ const FILL_CONNECTIONS: u32 = 64;
 const LIMITED_PERCENT: f64 = 95.0;
 /// Between opened connections and their load: what opening them set off comes to rest.
 const SETTLE: Duration = Duration::from_millis(200);
+/// Then the flushes of the idle machine are counted for so long.
+const IDLE: Duration = Duration::from_millis(400);
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -218,10 +220,9 @@ fn turn(
     results: &mut Results,
 ) -> Result<(), SystemError> {
     let running = contender.system.start(&contender.site)?;
-    let idle_flushes_per_s = results.idle_flushes_per_s;
     let mut measured = Ok(());
     for connections in &settings.connections {
-        let load = Load { settings, device, idle_flushes_per_s, repetition };
+        let load = Load { settings, device, repetition };
         match load.apply(contender, &running, *connections) {
             Ok(result) => results.loads.push(result),
             Err(error) => {
@@ -239,7 +240,6 @@ fn turn(
 struct Load<'a> {
     settings: &'a Settings,
     device: &'a Device,
-    idle_flushes_per_s: f64,
     repetition: u32,
 }
 
@@ -256,6 +256,9 @@ impl Load<'_> {
         pause(SETTLE);
         let process_ids = running.process_ids();
         let flushes = || self.device.flushes().unwrap_or(0);
+        let before_idle = flushes();
+        pause(IDLE);
+        let idle_per_s = (flushes() - before_idle) as f64 / IDLE.as_secs_f64();
         // Before the first append and behind the last answer: what the servers did in between is
         // theirs, and all of it.
         let (flushes_before, before) = (flushes(), Consumption::now(&process_ids));
@@ -264,14 +267,14 @@ impl Load<'_> {
         let elapsed_s = clock.now_ns() as f64 / 1e9;
         let (flushes_after, after) = (flushes(), Consumption::now(&process_ids));
         let memory_mib = memory_mib(&process_ids);
-        let idle = self.idle_flushes_per_s * elapsed_s;
         let counted = flushes_after.saturating_sub(flushes_before) as f64;
         let foreign = after.foreign_seconds_since(&before) / elapsed_s * 100.0;
         let result = LoadResult {
             system: contender.system.id.to_owned(),
             repetition: self.repetition,
             connections,
-            flushes: tenths((counted - idle).max(0.0)),
+            flushes_counted: counted,
+            flushes_idle: tenths(idle_per_s * elapsed_s),
             server_cpu_s: after.server_seconds_since(&before),
             server_memory_mib: memory_mib,
             foreign_cpu_percent: tenths(foreign),
@@ -296,7 +299,8 @@ fn counted_by(tally: &Tally, duration: Duration) -> LoadResult {
         latency: tally.latencies.figures(),
         errors: tally.errors.clone(),
         unanswered: tally.unanswered,
-        flushes: 0.0,
+        flushes_counted: 0.0,
+        flushes_idle: 0.0,
         server_cpu_s: 0.0,
         server_memory_mib: 0.0,
         client_cpu_percent,

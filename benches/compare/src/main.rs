@@ -182,15 +182,16 @@ fn settings(arguments: &MeasureArgs) -> Result<Settings, CliError> {
     let quick = arguments.quick;
     let refused = |source| CliError::File { path: arguments.dir.clone(), source };
     std::fs::create_dir_all(&arguments.dir).map_err(refused)?;
-    let seconds = |given: f64| Duration::from_secs_f64(if quick { 0.5 } else { given });
+    let seconds =
+        |given: f64, brief: f64| Duration::from_secs_f64(if quick { brief } else { given });
     Ok(Settings {
         dir: std::fs::canonicalize(&arguments.dir).map_err(refused)?,
         systems,
         repetitions: if quick { 1 } else { arguments.repetitions },
         connections: if quick { vec![1, 32, 512] } else { arguments.connections.clone() },
-        duration: seconds(arguments.duration),
-        warm_up: seconds(arguments.warm_up),
-        idle: Duration::from_secs(if quick { 2 } else { 20 }),
+        duration: seconds(arguments.duration, 0.5),
+        warm_up: seconds(arguments.warm_up, 0.2),
+        idle: Duration::from_secs(if quick { 1 } else { 10 }),
         server_cpu: arguments.server_cpu,
         generator_cpu: arguments.generator_cpu,
         programs: Programs {

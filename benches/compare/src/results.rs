@@ -108,8 +108,10 @@ pub struct LoadResult {
     pub errors: BTreeMap<String, u64>,
     /// Appends without an answer.
     pub unanswered: u64,
-    /// Flushes of the device from the first append to the last answer, less what it does idle.
-    pub flushes: f64,
+    /// Flushes of the device from the first append to the last answer, by whomever.
+    pub flushes_counted: f64,
+    /// Those that would have happened without the load, from their rate just before it.
+    pub flushes_idle: f64,
     /// Processor time of the servers in the same time, seconds.
     pub server_cpu_s: f64,
     /// Memory of the servers behind the load, MiB.
@@ -125,16 +127,27 @@ pub struct LoadResult {
 }
 
 impl LoadResult {
-    /// Flushes per acknowledged append. `None` without one.
-    #[must_use]
-    pub fn flushes_per_ack(&self) -> Option<f64> {
-        (self.acked_in_all > 0).then(|| self.flushes / self.acked_in_all as f64)
+    /// Flushes that the load caused.
+    fn flushes(&self) -> f64 {
+        (self.flushes_counted - self.flushes_idle).max(0.0)
     }
 
-    /// Acknowledged appends per flush. `None` without a flush.
+    /// Flushes of the load per acknowledged append. `None` without one.
+    #[must_use]
+    pub fn flushes_per_ack(&self) -> Option<f64> {
+        (self.acked_in_all > 0).then(|| self.flushes() / self.acked_in_all as f64)
+    }
+
+    /// All flushes per acknowledged append: no fewer than those of the load. `None` without one.
+    #[must_use]
+    pub fn flushes_per_ack_at_most(&self) -> Option<f64> {
+        (self.acked_in_all > 0).then(|| self.flushes_counted / self.acked_in_all as f64)
+    }
+
+    /// Acknowledged appends per flush of the load. `None` without a flush.
     #[must_use]
     pub fn acks_per_flush(&self) -> Option<f64> {
-        (self.flushes >= 1.0).then(|| self.acked_in_all as f64 / self.flushes)
+        (self.flushes() >= 1.0).then(|| self.acked_in_all as f64 / self.flushes())
     }
 
     /// Seconds of processor time of the servers per million appends.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::results::{LoadResult, Results, SystemResult};
 
-/// From this many flushes per ack on, at one connection, a system flushes before it acknowledges.
-/// One flush per ack is what durability takes there; the rest is for flushes of the idle machine
-/// that were taken off and did not happen.
+/// With fewer flushes per ack at one connection, whoever made them, a system does not flush before
+/// it acknowledges. One flush per ack is what durability takes there; the rest is for the edges.
 pub const FLUSHES_PER_ACK_MIN: f64 = 0.98;
+/// With so many of its own it surely does: no system flushes for most of its acks only.
+const FLUSHES_PER_ACK_PROOF: f64 = 0.9;
 
 /// The median of the repetitions and its range.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,12 +87,22 @@ impl<'a> Figures<'a> {
         if enough { Place::Durable } else { Place::NotDurable }
     }
 
-    /// Flushes per ack at one connection. `None` where that was not measured: with more of them
-    /// acks share flushes, and their number proves nothing.
+    /// All flushes per ack at one connection. `None` where that was not measured: with more of
+    /// them acks share flushes, and their number proves nothing.
     #[must_use]
     pub fn flushes_of_one_client(&self, system: &SystemResult) -> Option<f64> {
-        let spread = self.spread(&system.id, 1, LoadResult::flushes_per_ack);
+        let spread = self.spread(&system.id, 1, LoadResult::flushes_per_ack_at_most);
         spread.map(|spread| spread.median)
+    }
+
+    /// Whether it cannot be told if a system flushed enough: the device was flushed enough, but
+    /// just before the loads it was flushed as well. `copies`: flushes that each ack needs.
+    #[must_use]
+    pub fn is_in_doubt(&self, system: &SystemResult, copies: f64) -> bool {
+        let all = self.flushes_of_one_client(system).unwrap_or(0.0);
+        let own = self.spread(&system.id, 1, LoadResult::flushes_per_ack);
+        let own = own.map_or(0.0, |spread| spread.median);
+        all >= copies * FLUSHES_PER_ACK_MIN && own < copies * FLUSHES_PER_ACK_PROOF
     }
 
     /// A figure of a system at a number of connections.

@@ -38,7 +38,7 @@ pub fn document(results: &Results) -> String {
     section(&mut text, "Those that do not flush first", &relaxed(&figures));
     section(&mut text, "Two nodes", &two_nodes(&figures, &pairs));
     section(&mut text, "What to make of it", prose::FAIRNESS);
-    section(&mut text, "Where the figures are weak", &weak(results));
+    section(&mut text, "Where the figures are weak", &weak(&figures, results));
     section(&mut text, "Left out", &left_out(results));
     section(&mut text, "Commands", &commands(results));
     text
@@ -159,7 +159,7 @@ fn both_disks(figures: &Figures<'_>, systems: &[&SystemResult]) -> String {
 }
 
 /// Loads whose figures may be the generator's or somebody else's, and answers that were no acks.
-fn weak(results: &Results) -> String {
+fn weak(figures: &Figures<'_>, results: &Results) -> String {
     let mut text = String::new();
     let named = |choose: &dyn Fn(&LoadResult) -> bool| {
         let mut count = std::collections::BTreeMap::new();
@@ -187,6 +187,15 @@ fn weak(results: &Results) -> String {
             named(&|load| !load.errors.is_empty() || load.unanswered > 0),
         ),
     ];
+    let in_doubt = results.systems.iter().filter(|system| {
+        let copies = if figures.place(system) == Place::Pair { 2.0 } else { 1.0 };
+        figures.is_in_doubt(system, copies)
+    });
+    let in_doubt: Vec<&str> = in_doubt.map(|system| &*system.id).collect();
+    let in_doubt = if in_doubt.is_empty() { "none".to_owned() } else { in_doubt.join(", ") };
+    let doubt = "Systems of which this run does not prove that they flush first, because something \
+        else flushed the device as often";
+    let lines = lines.into_iter().chain([(doubt, in_doubt)]);
     for (name, loads) in lines {
         writeln!(text, "* {name}: {loads}.").expect("a String takes all text");
     }

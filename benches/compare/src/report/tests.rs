@@ -38,7 +38,8 @@ fn load(
         latency,
         errors: BTreeMap::new(),
         unanswered: 0,
-        flushes,
+        flushes_counted: flushes,
+        flushes_idle: 0.0,
         server_cpu_s: 0.5,
         server_memory_mib: 10.0,
         client_cpu_percent: 20.0,
@@ -130,6 +131,17 @@ fn weak_figures_are_named() {
     for name in ["duolog at 1 (1)", "slow at 1", "fast at 1"] {
         assert!(weak.contains(name), "{weak}");
     }
+}
+
+/// Flushes of others make no system durable without a word, and take durability from none. Broken
+/// if a noisy machine moves a system to the other table, or if its noise passes for a proof.
+#[test]
+fn flushes_of_others_put_a_system_in_doubt() {
+    let mut results = results();
+    results.loads[3].flushes_idle = 1900.0;
+    let text = document(&results);
+    assert!(part(&text, "One node, durable").contains("The slow"), "{text}");
+    assert!(part(&text, "Where the figures are weak").contains("as often: slow."), "{text}");
 }
 
 /// What was written is read again.
