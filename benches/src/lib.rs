@@ -3,10 +3,12 @@
 
 pub mod append_path;
 pub mod cli;
+pub mod comparison;
 pub mod generator;
 pub mod limits;
 pub mod pair;
 pub mod prepared_file;
+pub mod results;
 pub mod uring;
 
 pub use cli::{BenchCommand, BenchError, Outcome, run};

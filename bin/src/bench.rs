@@ -17,6 +17,7 @@ use duolog_s3dev::{
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use crate::version::PROGRAM;
 
 /// The bucket of the embedded store.
 const BUCKET: &str = "duolog";
@@ -25,7 +26,7 @@ const SCRATCH: &str = "bench/round-trip";
 
 /// Runs `command`.
 pub fn run(command: &BenchCommand, mut output: Output) -> Result<Exit, Failure> {
-    let outcome = duolog_benches::run(command, Embedded::start).map_err(|error| {
+    let outcome = duolog_benches::run(command, PROGRAM, Embedded::start).map_err(|error| {
         let exit = match &error {
             error if error.is_usage() => Exit::Usage,
             error if error.is_unreachable() => Exit::Unreachable,
@@ -35,7 +36,7 @@ pub fn run(command: &BenchCommand, mut output: Output) -> Result<Exit, Failure> 
     })?;
     output.text(&outcome.text)?;
     output.flush()?;
-    Ok(if outcome.safe { Exit::Ok } else { Exit::CheckFailed })
+    Ok(if outcome.passed { Exit::Ok } else { Exit::CheckFailed })
 }
 
 /// The embedded store with a client of its own.

@@ -17,6 +17,7 @@ mod serve;
 mod settings;
 mod timestamp;
 mod uring;
+mod version;
 
 use std::process::ExitCode;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::BenchError;
 use super::duration::parse_duration;
 use super::size::parse_size_bytes;
+use super::{BenchError, ResultArgs};
 use crate::generator::settings::{HOT_STREAMS_DEFAULT, RATE_DEFAULT_PER_S};
 use crate::generator::{Arrivals, Expectation, ReadMode, Settings, StreamOrder, Workload};
 
@@ -17,6 +17,7 @@ Examples:
   duolog bench append --closed --connections 256 --expect exact --key --json
   duolog bench append --closed --connections 32 --expect hot
   duolog bench append --closed --connections 64 --streams-per-append 4 --batch 10 --size 1KiB
+  duolog bench append --rate 20000 --out ./result --dir ./data
 
 Conditions: with --expect exact every connection owns its streams and knows their revisions, so a
 conflict is an error. With --expect hot all connections append to the same few streams; a conflict
@@ -85,9 +86,9 @@ pub struct LoadArgs {
     /// Generator threads, each with its share of the connections
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub threads: u32,
-    /// Print one JSON document
-    #[arg(long)]
-    pub json: bool,
+    /// What becomes of the result.
+    #[command(flatten)]
+    pub result: ResultArgs,
 }
 
 /// `duolog bench append`.

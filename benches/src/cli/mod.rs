@@ -2,10 +2,12 @@
 //! they print.
 
 mod append_path;
+mod compare;
 mod duration;
 mod limits;
 mod load;
 mod pair;
+mod record;
 mod size;
 mod skeleton;
 
@@ -15,14 +17,18 @@ use std::time::Duration;
 use clap::Subcommand;
 
 pub use append_path::AppendPathArgs;
+pub use compare::CompareArgs;
 pub use limits::LimitsArgs;
 pub use load::{AppendArgs, LoadArgs, MixedArgs, ReadArgs};
 pub use pair::PairArgs;
+pub use record::ResultArgs;
 pub use skeleton::SkeletonArgs;
 
-use crate::generator::{self, RunError, Settings};
+use crate::comparison::ComparisonError;
+use crate::generator::RunError;
 use crate::limits::LimitsError;
 use crate::pair::{PairError, Store};
+use crate::results::{Program, ResultError};
 use crate::uring::skeleton::SkeletonError;
 
 /// The commands behind `duolog bench`.
@@ -37,6 +43,9 @@ pub enum BenchCommand {
     /// Write streams, then read from them and append to them at the same time
     #[command(after_help = load::MIXED_HELP)]
     Mixed(MixedArgs),
+    /// Compare two sets of results: better, worse, or no difference shown
+    #[command(after_help = compare::HELP)]
+    Compare(CompareArgs),
     /// Compare Duolog with what this machine can do at best
     #[command(after_help = limits::HELP)]
     Limits(LimitsArgs),
@@ -74,6 +83,12 @@ pub enum BenchError {
     /// The skeleton.
     #[error(transparent)]
     Skeleton(#[from] SkeletonError),
+    /// A result that could not be made, written or read.
+    #[error(transparent)]
+    Result(#[from] ResultError),
+    /// Results that cannot be compared.
+    #[error(transparent)]
+    Comparison(#[from] ComparisonError),
     /// A result without a JSON form; does not happen.
     #[error("the result has no JSON form: {0}")]
     Json(#[from] serde_json::Error),
@@ -89,6 +104,8 @@ impl BenchError {
         matches!(
             self,
             Self::Addr { .. }
+                | Self::Comparison(_)
+                | Self::Result(ResultError::Form { .. } | ResultError::Probe { .. })
                 | Self::Run(RunError::Settings(_))
                 | Self::Limits(LimitsError::Rounds(_) | LimitsError::Run(RunError::Settings(_)))
                 | Self::Skeleton(SkeletonError::WritesInFlight(_))
@@ -113,9 +130,10 @@ impl BenchCommand {
     #[must_use]
     pub const fn json(&self) -> bool {
         match self {
-            Self::Append(arguments) => arguments.load.json,
-            Self::Read(arguments) => arguments.load.json,
-            Self::Mixed(arguments) => arguments.load.json,
+            Self::Append(arguments) => arguments.load.result.json,
+            Self::Read(arguments) => arguments.load.result.json,
+            Self::Mixed(arguments) => arguments.load.result.json,
+            Self::Compare(arguments) => arguments.json,
             Self::Limits(arguments) => arguments.json,
             Self::Pair(arguments) => arguments.json,
             Self::Skeleton(_) => false,
@@ -129,30 +147,41 @@ impl BenchCommand {
 pub struct Outcome {
     /// What is to be printed, with its last line feed.
     pub text: String,
-    /// False: the pair broke a promise.
-    pub safe: bool,
+    /// False: the pair broke a promise, or results show a regression.
+    pub passed: bool,
 }
 
-/// Runs a command. `embed` starts the store that `pair` needs, whose answers take that much longer.
+/// Runs a command of `program`. `embed` starts the store that `pair` needs, whose answers take that
+/// much longer.
 pub fn run<S: Store>(
     command: &BenchCommand,
+    program: Program,
     embed: impl FnOnce(Duration) -> Result<S, String>,
 ) -> Result<Outcome, BenchError> {
     if let BenchCommand::Pair(arguments) = command {
         let mut store = embed(arguments.s3_delay).map_err(PairError::Store)?;
         let report = crate::pair::run(&arguments.settings(), &mut store, tell)?;
         let text = if arguments.json { json(&report)? } else { report.to_text() };
-        return Ok(Outcome { text, safe: report.is_safe() });
+        return Ok(Outcome { text, passed: report.is_safe() });
     }
-    Ok(Outcome { text: run_alone(command)?, safe: true })
+    if let BenchCommand::Compare(arguments) = command {
+        return compare::run(arguments);
+    }
+    Ok(Outcome { text: run_alone(command, program)?, passed: true })
 }
 
-fn run_alone(command: &BenchCommand) -> Result<String, BenchError> {
+fn run_alone(command: &BenchCommand, program: Program) -> Result<String, BenchError> {
     match command {
-        BenchCommand::Pair(_) => Ok(String::new()),
-        BenchCommand::Append(arguments) => load(&arguments.settings()?, &arguments.load),
-        BenchCommand::Read(arguments) => load(&arguments.settings()?, &arguments.load),
-        BenchCommand::Mixed(arguments) => load(&arguments.settings()?, &arguments.load),
+        BenchCommand::Pair(_) | BenchCommand::Compare(_) => Ok(String::new()),
+        BenchCommand::Append(arguments) => {
+            record::run(&arguments.settings()?, &arguments.load, program)
+        }
+        BenchCommand::Read(arguments) => {
+            record::run(&arguments.settings()?, &arguments.load, program)
+        }
+        BenchCommand::Mixed(arguments) => {
+            record::run(&arguments.settings()?, &arguments.load, program)
+        }
         BenchCommand::Limits(arguments) => {
             let report = crate::limits::run(&arguments.settings(), tell)?;
             if arguments.json { json(&report) } else { Ok(report.to_text()) }
@@ -166,14 +195,6 @@ fn run_alone(command: &BenchCommand) -> Result<String, BenchError> {
             Ok(String::new())
         }
     }
-}
-
-fn load(settings: &Settings, arguments: &LoadArgs) -> Result<String, BenchError> {
-    let report = generator::run(settings)?;
-    if arguments.json {
-        return json(&report);
-    }
-    Ok(arguments.rate_note().unwrap_or_default() + &report.to_text())
 }
 
 /// Shows a person how far a long run has come; a program that reads along is spared it.
@@ -192,10 +213,12 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::generator::{Arrivals, Expectation, ReadMode, StreamOrder, Workload};
+    use crate::generator::{Arrivals, Expectation, ReadMode, Settings, StreamOrder, Workload};
+
+    const PROGRAM: Program = Program { version: "0", commit: "0" };
 
     #[derive(Parser, Debug)]
-    struct Program {
+    struct Line {
         #[command(subcommand)]
         command: BenchCommand,
     }
@@ -203,14 +226,14 @@ mod tests {
     #[test]
     fn the_command_line_holds_together() {
         use clap::CommandFactory;
-        Program::command().debug_assert();
+        Line::command().debug_assert();
     }
 
     #[test]
     fn options_arrive_where_they_belong() {
         let line = "bench append --addr 127.0.0.1:7401 --connections 3 --duration 1.5s --streams 9 \
                     --size 10 --in-flight 2 --expect exact --rate 7 --key --json";
-        let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
+        let parsed = Line::try_parse_from(line.split_whitespace()).unwrap();
         assert!(parsed.command.json());
         let BenchCommand::Append(arguments) = parsed.command else { panic!("not an append") };
         let settings = arguments.settings().unwrap();
@@ -223,7 +246,7 @@ mod tests {
 
     fn load_settings(line: &str) -> Settings {
         let line = format!("bench {line}");
-        match Program::try_parse_from(line.split_whitespace()).unwrap().command {
+        match Line::try_parse_from(line.split_whitespace()).unwrap().command {
             BenchCommand::Append(arguments) => arguments.settings().unwrap(),
             BenchCommand::Read(arguments) => arguments.settings().unwrap(),
             BenchCommand::Mixed(arguments) => arguments.settings().unwrap(),
@@ -240,12 +263,12 @@ mod tests {
         assert_eq!(load_settings("append --arrivals poisson").arrivals, Arrivals::Poisson);
         for both in ["--closed --rate 5", "--closed --arrivals poisson"] {
             let line = format!("bench append {both}");
-            let error = Program::try_parse_from(line.split_whitespace()).unwrap_err();
+            let error = Line::try_parse_from(line.split_whitespace()).unwrap_err();
             assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict, "{both}");
         }
         let note = |line: &str| {
             let line = format!("bench append {line}");
-            match Program::try_parse_from(line.split_whitespace()).unwrap().command {
+            match Line::try_parse_from(line.split_whitespace()).unwrap().command {
                 BenchCommand::Append(arguments) => arguments.load.rate_note(),
                 other => panic!("not an append: {other:?}"),
             }
@@ -276,7 +299,7 @@ mod tests {
     #[test]
     fn a_quick_run_of_a_pair_is_small_where_nothing_else_is_said() {
         let settings = |line: &str| {
-            let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
+            let parsed = Line::try_parse_from(line.split_whitespace()).unwrap();
             let BenchCommand::Pair(arguments) = parsed.command else { panic!("not a pair") };
             arguments.settings()
         };
@@ -291,8 +314,8 @@ mod tests {
     #[test]
     fn a_setting_out_of_range_is_a_usage_error_with_its_name() {
         let line = "bench append --connections 0";
-        let parsed = Program::try_parse_from(line.split_whitespace()).unwrap();
-        let error = run_alone(&parsed.command).unwrap_err();
+        let parsed = Line::try_parse_from(line.split_whitespace()).unwrap();
+        let error = run_alone(&parsed.command, PROGRAM).unwrap_err();
         assert!(error.is_usage());
         assert_eq!(error.to_string(), "--connections is 0: give 1 to 65536");
     }

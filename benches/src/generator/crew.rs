@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use super::clock::Clock;
 use super::failure::RunError;
+use super::observer::{self, Observer};
 use super::settings::Settings;
 use super::tally::{Tally, Window};
+use super::time_line::Live;
 use super::worker::Worker;
 
 /// Ends a run early, from any thread: within a tenth of a second nothing more is sent. What was
@@ -31,6 +33,7 @@ pub struct Crew {
 struct Member {
     handle: JoinHandle<Option<Tally>>,
     go: SyncSender<Window>,
+    live: Arc<Live>,
 }
 
 impl Stop {
@@ -61,6 +64,8 @@ impl Crew {
         let mut waits = Vec::new();
         for index in threads {
             let (settings, stop) = (settings.clone(), stop.clone());
+            let live = Arc::<Live>::default();
+            let told = Arc::clone(&live);
             let (opened, wait_opened) = mpsc::sync_channel(1);
             let (go, wait_go) = mpsc::sync_channel::<Window>(1);
             let work = move || -> Option<Tally> {
@@ -72,11 +77,11 @@ impl Crew {
                     }
                 };
                 opened.send(Ok(())).ok()?;
-                Some(worker.run(wait_go.recv().ok()?))
+                Some(worker.run(wait_go.recv().ok()?, told))
             };
             let name = format!("bench-{index}");
             let handle = thread::Builder::new().name(name).spawn(work).map_err(RunError::Thread)?;
-            members.push(Member { handle, go });
+            members.push(Member { handle, go, live });
             waits.push(wait_opened);
         }
         for wait_opened in waits {
@@ -90,15 +95,40 @@ impl Crew {
     /// and waits up to the settings' drain for answers. One tally of each thread.
     #[must_use]
     pub fn run(self, load_ns: u64) -> Vec<Tally> {
+        self.begin(load_ns);
+        self.hand_in()
+    }
+
+    /// The same; `observer` is told of the window on this thread. `clock`: the one given to
+    /// [`Crew::open`].
+    #[must_use]
+    pub fn run_watched(
+        self,
+        load_ns: u64,
+        clock: Clock,
+        observer: &mut dyn Observer,
+    ) -> Vec<Tally> {
+        let window = self.begin(load_ns);
+        let lives: Vec<&Live> = self.members.iter().map(|member| &*member.live).collect();
+        let over = || self.members.iter().all(|member| member.handle.is_finished());
+        observer::attend(observer, clock, window, &lives, over);
+        self.hand_in()
+    }
+
+    fn begin(&self, load_ns: u64) -> Window {
         let nanoseconds = |duration: Duration| {
             u64::try_from(duration.as_nanos()).expect("settings bound durations by a day")
         };
         let start_ns = load_ns + nanoseconds(self.warm_up);
         let window = Window { load_ns, start_ns, end_ns: start_ns + nanoseconds(self.duration) };
         for member in &self.members {
-            // A worker that is gone shows in the join below.
+            // A worker that is gone shows when tallies are handed in.
             let _ = member.go.send(window);
         }
+        window
+    }
+
+    fn hand_in(self) -> Vec<Tally> {
         let handles = self.members.into_iter().map(|member| member.handle);
         handles.filter_map(|handle| handle.join().ok().flatten()).collect()
     }

@@ -49,6 +49,12 @@ impl Latencies {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
+    /// The histogram itself, in ns.
+    #[must_use]
+    pub const fn histogram(&self) -> &Histogram<u64> {
+        &self.histogram
+    }
+
     /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -7,20 +7,24 @@ mod connection;
 pub mod crew;
 mod failure;
 pub mod latency;
+pub mod observer;
 mod opening;
 mod poisson;
 pub mod report;
 mod requests;
 mod schedule;
 pub mod settings;
+pub mod sketch;
 mod streams;
 pub mod tally;
+pub mod time_line;
 mod worker;
 pub mod workload;
 
 use clock::Clock;
 use crew::{Crew, Stop};
 pub use failure::{RunError, WorkerError};
+pub use observer::Observer;
 pub use report::Report;
 pub use settings::{Settings, SettingsError};
 pub use tally::{Tally, Window};
@@ -41,4 +45,15 @@ pub fn measure(settings: &Settings) -> Result<Vec<Tally>, RunError> {
     let clock = Clock::start();
     let crew = Crew::open(settings, 0..settings.threads, clock, &Stop::default())?;
     Ok(crew.run(clock.now_ns() + HEAD_START_NS))
+}
+
+/// The same; `observer` is told of the window on this thread.
+pub fn measure_watched(
+    settings: &Settings,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Tally>, RunError> {
+    let clock = Clock::start();
+    let crew = Crew::open(settings, 0..settings.threads, clock, &Stop::default())?;
+    let load_ns = clock.now_ns() + HEAD_START_NS;
+    Ok(crew.run_watched(load_ns, clock, observer))
 }

@@ -17,6 +17,7 @@ use super::requests::{Operation, Requests};
 use super::settings::Settings;
 use super::streams::Preparation;
 use super::tally::{Tally, Window};
+use super::time_line::Recorder;
 use super::worker::{EVENTS_MAX, TIMER, WAIT_MAX, Worker};
 
 /// Connections whose handshake or hello is under way at one time: stays below listen backlogs.
@@ -64,6 +65,7 @@ impl Worker {
             heard_ns: clock.now_ns(),
             window: Window { load_ns: never, start_ns: never, end_ns: never },
             tally: Tally::default(),
+            recorder: Recorder::default(),
             index,
             ready: 0,
             failure: None,

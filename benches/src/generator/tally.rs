@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::ThreadUse;
 use super::latency::Latencies;
+use super::time_line::TimeLine;
 
 /// The moments of a run, ns on its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +68,8 @@ pub struct Tally {
     pub lag_max_ns: u64,
     /// The thread's consumption within the window.
     pub thread_use: ThreadUse,
+    /// `acked` and errors by the time of the answer, with their latencies.
+    pub time_line: TimeLine,
 }
 
 impl Tally {

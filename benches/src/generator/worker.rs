@@ -11,6 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use duolog_net::wire::{FrameKind, Hello};
@@ -25,6 +26,7 @@ use super::schedule::Schedule;
 use super::settings::Settings;
 use super::streams::Owned;
 use super::tally::{Tally, Window};
+use super::time_line::{Live, Recorder};
 use super::workload::Workload;
 
 /// Longest wait for sockets: so late a stop is noticed.
@@ -68,6 +70,7 @@ pub struct Worker {
     pub(super) heard_ns: u64,
     pub(super) window: Window,
     pub(super) tally: Tally,
+    pub(super) recorder: Recorder,
     pub(super) index: u32,
     /// Connections that reached [`Stage::Ready`].
     pub(super) ready: usize,
@@ -79,9 +82,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Applies load through `window` and drains.
-    pub fn run(mut self, window: Window) -> Tally {
+    /// Applies load through `window` and drains; `live` tells others meanwhile how it goes.
+    pub fn run(mut self, window: Window, live: Arc<Live>) -> Tally {
         self.window = window;
+        self.recorder = Recorder::new(window, live);
         self.schedule = Schedule::new(&self.settings, self.index, window);
         let drained_ns = window.end_ns + nanoseconds(self.settings.drain);
         let mut events = Events::with_capacity(EVENTS_MAX);
@@ -282,7 +286,10 @@ impl Worker {
         let tally = &mut self.tally;
         if let Some(refusal) = answer.refusal {
             match (last, in_window) {
-                (true, true) => tally.count_error(refusal.name, 1),
+                (true, true) => {
+                    tally.count_error(refusal.name, 1);
+                    self.recorder.errors(now, 1);
+                }
                 (false, true) => tally.retries += 1,
                 (_, false) => {}
             }
@@ -303,6 +310,7 @@ impl Worker {
         if in_window {
             tally.acked += 1;
             tally.acked_reads += u64::from(reads);
+            self.recorder.acked(now, took_ns);
         }
         if started_in {
             tally.latencies.record(took_ns);
@@ -400,8 +408,10 @@ impl Worker {
         let _ = connection.socket.shutdown(std::net::Shutdown::Both);
         connection.stage = Stage::Dead;
         let lost = connection.in_flight() as u64;
-        if self.window.contains(self.clock.now_ns()) {
+        let now = self.clock.now_ns();
+        if self.window.contains(now) {
             self.tally.count_error(error.name(), lost.max(1));
+            self.recorder.errors(now, lost.max(1));
         }
         connection.forget_flights();
     }
@@ -416,6 +426,7 @@ impl Worker {
         let unsent = left(&self.schedule, Schedule::count_left_in_window);
         self.tally.scheduled = self.tally.sent + unsent;
         self.tally.backlog_at_end = left(&self.at_end, Schedule::count_left);
+        self.tally.time_line = self.recorder.finish();
         self.tally.in_flight_max =
             self.connections.iter().map(|connection| connection.slots() as u32).min().unwrap_or(0);
         self.tally

@@ -170,6 +170,17 @@ fn table(nodes: &[Node]) -> String {
     text
 }
 
+/// What the node's process has used; `-` if it does not tell.
+fn process(node: &Node) -> String {
+    let number = |name: &str| node.member(name).as_u64();
+    match (number("cpu_us"), number("resident_bytes")) {
+        (Some(cpu_us), Some(bytes)) => {
+            format!("{:.1} s of CPU, {} MiB", cpu_us as f64 / 1e6, bytes >> 20)
+        }
+        _ => "-".to_owned(),
+    }
+}
+
 /// What does not fit into the table.
 fn details(node: &Node) -> String {
     let mut text = format!("\n{}  node {}\n", node.address, plain(node.member("node")));
@@ -191,12 +202,18 @@ fn details(node: &Node) -> String {
         );
     }
     let skew = node.member("skew_ms");
+    say("version", plain(node.member("version")));
+    say("process", process(node));
     say("peer skew", milliseconds(&skew["peer"]));
     say("S3 skew", milliseconds(&skew["s3"]));
     for shard in node.member("shards").as_array().into_iter().flatten() {
         let [lsn, durable, committed, lag] =
             ["lsn", "durable", "committed", "lag"].map(|name| plain(&shard[name]));
-        let of_shard = format!("LSN {lsn}  durable {durable}  committed {committed}  lag {lag}");
+        let mut of_shard =
+            format!("LSN {lsn}  durable {durable}  committed {committed}  lag {lag}");
+        if let Some(writes) = shard["writes"].as_u64() {
+            of_shard.push_str(&format!("  writes {writes}"));
+        }
         say(&format!("shard {}", plain(&shard["shard"])), of_shard);
     }
     for failover in node.member("failovers").as_array().into_iter().flatten() {
@@ -221,7 +238,8 @@ mod tests {
             "epoch": 7, "lease_remaining_ms": 1200, "in_sync": ["aaaa", "bbbb"],
             "peer": {"node": "bbbb", "address": "10.0.0.2:7401", "connected": false},
             "acks_go_to": "s3",
-            "shards": [{"shard": 0, "lsn": 9, "durable": 9, "committed": 8, "lag": 1}],
+            "shards": [{"shard": 0, "lsn": 9, "durable": 9, "committed": 8, "lag": 1, "writes": 3}],
+            "version": "0.1.0", "cpu_us": 12_340_000, "resident_bytes": 45 << 20,
             "failovers": [
                 {"at_ms": 1_000_000_000_000_u64, "epoch": 7, "reason": "x", "pause_ms": 40},
             ],
@@ -248,7 +266,9 @@ mod tests {
             "  in sync   aaaa, bbbb",
             "  peer      bbbb at 10.0.0.2:7401, not connected",
             "  S3 skew   -3 ms",
-            "  shard 0   LSN 9  durable 9  committed 8  lag 1",
+            "  version   0.1.0",
+            "  process   12.3 s of CPU, 45 MiB",
+            "  shard 0   LSN 9  durable 9  committed 8  lag 1  writes 3",
             "  failover  2001-09-09T01:46:40.000Z  epoch 7: x, appends paused 40 ms",
         ] {
             assert!(text.lines().any(|known| known == line), "{line:?} in\n{text}");

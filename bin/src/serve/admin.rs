@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::inbox::Inbox;
+use super::vitals::Vitals;
 
 /// A request, as `{"command": …}`.
 #[derive(Debug, Deserialize)]
@@ -50,15 +51,19 @@ pub fn answer(
 fn status(settings: &Settings, inboxes: &[Arc<Inbox>]) -> String {
     let node = settings.node.to_string();
     let shards = (0_u32..).zip(inboxes).map(|(shard, inbox)| {
-        let committed = inbox.gauge.read().committed.0;
+        let reading = inbox.gauge.read();
+        let committed = reading.committed.0;
         json!({
             "shard": shard,
             "lsn": committed,
             "durable": committed,
             "committed": committed,
             "lag": 0,
+            "writes": reading.writes,
+            "written_bytes": reading.written_bytes,
         })
     });
+    let vitals = Vitals::now();
     json!({
         "node": node,
         "cluster": settings.cluster.to_string(),
@@ -73,6 +78,10 @@ fn status(settings: &Settings, inboxes: &[Arc<Inbox>]) -> String {
         "shards": shards.collect::<Vec<_>>(),
         "failovers": [],
         "skew_ms": {"peer": null, "s3": null},
+        "version": crate::version::VERSION,
+        "commit": crate::version::COMMIT,
+        "cpu_us": vitals.cpu_us,
+        "resident_bytes": vitals.resident_bytes,
     })
     .to_string()
 }
@@ -85,6 +94,8 @@ mod tests {
     fn ask(request: &str) -> Result<String, Refused> {
         let (inbox, _bell) = Inbox::new().expect("a socket pair");
         inbox.gauge.log(Lsn(42), Lsn(42), Lsn(42));
+        inbox.gauge.wrote(4096);
+        inbox.gauge.wrote(8192);
         answer(request, &Settings::default(), &[Arc::new(inbox)])
     }
 
@@ -100,6 +111,13 @@ mod tests {
             (&status["shards"][0]["shard"], &status["shards"][0]["committed"]),
             (&json!(0), &json!(42))
         );
+        assert_eq!(
+            (&status["shards"][0]["writes"], &status["shards"][0]["written_bytes"]),
+            (&json!(2), &json!(12_288))
+        );
+        assert!(status["cpu_us"].as_u64() > Some(0), "{status}");
+        assert!(status["resident_bytes"].as_u64() > Some(100_000), "{status}");
+        assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod refusal;
 mod repair;
 mod signals;
 mod uring;
+mod vitals;
 mod watchdog;
 
 pub use boot::run;

@@ -20,6 +20,10 @@ pub struct ShardGauge {
     chain: AtomicU64,
     /// As leader: the connection to the follower is up.
     linked: AtomicU64,
+    /// Durable writes into the log since the start.
+    writes: AtomicU64,
+    /// Bytes that they wrote.
+    written_bytes: AtomicU64,
 }
 
 /// A reading of a [`ShardGauge`].
@@ -37,6 +41,11 @@ pub struct ShardReading {
     pub chain: Lsn,
     /// As leader: the connection to the follower is up.
     pub linked: bool,
+    /// Durable writes into the log since the start: each is one flush of the device, or one write
+    /// through its cache.
+    pub writes: u64,
+    /// Bytes that they wrote, with padding.
+    pub written_bytes: u64,
 }
 
 impl ShardGauge {
@@ -62,6 +71,14 @@ impl ShardGauge {
         self.linked.store(u64::from(linked), Ordering::Relaxed);
     }
 
+    /// Counts a durable write that is done. Only the shard's own thread calls this, so a load and a
+    /// store suffice: no other writer can come between.
+    pub fn wrote(&self, bytes: u64) {
+        self.writes.store(self.writes.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let sum = self.written_bytes.load(Ordering::Relaxed) + bytes;
+        self.written_bytes.store(sum, Ordering::Relaxed);
+    }
+
     /// What was published last.
     #[must_use]
     pub fn read(&self) -> ShardReading {
@@ -73,6 +90,8 @@ impl ShardGauge {
             acked: lsn(&self.acked),
             chain: lsn(&self.chain),
             linked: self.linked.load(Ordering::Relaxed) != 0,
+            writes: self.writes.load(Ordering::Relaxed),
+            written_bytes: self.written_bytes.load(Ordering::Relaxed),
         }
     }
 }

@@ -263,9 +263,13 @@ impl ShardLoop {
         let buffer = file.buffer(header.as_ref(), shard.write_parts(first_lsn, blocks));
         drop(shard);
         let shard = Rc::clone(self);
+        let size_bytes = buffer.size_bytes();
         glommio::spawn_local(async move {
             match file.write_block(place, header, buffer).await {
-                Ok(()) => shard.written(first_lsn),
+                Ok(()) => {
+                    shard.inbox().gauge.wrote(size_bytes);
+                    shard.written(first_lsn);
+                }
                 Err(error) => {
                     tracing::error!(
                         event = "write_failed",

@@ -104,6 +104,14 @@ impl LogFile {
 #[derive(Debug)]
 pub struct BlockBuffer(glommio::io::DmaBuffer);
 
+impl BlockBuffer {
+    /// What will be written, with header and padding, bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
 /// A shard's segments open for reading: a bounded cache.
 #[derive(Debug)]
 pub struct LogFiles {

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::control::Control;
 use crate::serve::cluster::gauges::ShardReading;
 use crate::serve::inbox::Message;
+use crate::serve::vitals::Vitals;
 
 /// A request, as `{"command": ...}`.
 #[derive(Debug, Deserialize)]
@@ -175,6 +176,7 @@ fn status(control: &Control) -> Value {
         readings.iter().enumerate().map(|(index, reading)| shard(index, reading, leads)).collect();
     let rescues = control.shard.inboxes.iter();
     let rescues: u64 = rescues.map(|inbox| inbox.rescues.load(Ordering::Relaxed)).sum();
+    let vitals = Vitals::now();
     json!({
         "node": settings.identity.node.to_string(),
         "cluster": settings.identity.cluster.to_string(),
@@ -194,6 +196,10 @@ fn status(control: &Control) -> Value {
         },
         "s3_requests": settings.store.counters().calls.load(Ordering::Relaxed),
         "rescues": rescues,
+        "version": crate::version::VERSION,
+        "commit": crate::version::COMMIT,
+        "cpu_us": vitals.cpu_us,
+        "resident_bytes": vitals.resident_bytes,
     })
 }
 
@@ -205,7 +211,8 @@ fn second_copy(readings: &[ShardReading]) -> &'static str {
 }
 
 fn shard(index: usize, reading: &ShardReading, leads: bool) -> Value {
-    let ShardReading { end, durable, committed, acked, chain, linked } = *reading;
+    let ShardReading { end, durable, committed, acked, chain, linked, writes, written_bytes } =
+        *reading;
     let lag = match (leads, linked) {
         (true, true) => end.0.saturating_sub(acked.0),
         (true, false) => end.0.saturating_sub(chain.0),
@@ -219,6 +226,8 @@ fn shard(index: usize, reading: &ShardReading, leads: bool) -> Value {
         "acked": leads.then_some(acked.0),
         "chain": leads.then_some(chain.0),
         "lag": lag,
+        "writes": writes,
+        "written_bytes": written_bytes,
     })
 }
 
@@ -252,7 +261,8 @@ mod tests {
     fn the_second_copy_is_where_acks_come_from() {
         let reading = |acked, chain, linked| {
             let (end, acked, chain) = (Lsn(9), Lsn(acked), Lsn(chain));
-            ShardReading { end, durable: end, committed: end, acked, chain, linked }
+            let (durable, committed) = (end, end);
+            ShardReading { end, durable, committed, acked, chain, linked, ..Default::default() }
         };
         let well = reading(9, 3, true);
         assert_eq!(second_copy(&[well, well]), "peer");
