@@ -70,6 +70,28 @@ fn every_workload_is_served_without_a_refusal() {
     assert_eq!(server.stop().code, Some(0));
 }
 
+/// Promised: a load reads what an earlier one has written, if it is told to, and writes nothing for
+/// that. Provoked: the same reads twice. Broken: the second load finds other streams, which are
+/// empty, or the log holds more than the first one wrote.
+#[test]
+fn a_load_reads_what_an_earlier_one_has_written() {
+    let _alone = quiet();
+    let scratch = scratch();
+    let server = ServerOptions::new(scratch.path().join("data")).start();
+    let first = Settings { workload: Workload::Read, run_id: 5, ..settings(server.address()) };
+    let again = Settings { run_id: 6, streams_of_run: Some(5), ..first.clone() };
+    for settings in [&first, &again] {
+        let report = run(settings);
+        assert_eq!((report.errors, report.acked > 0), (0, true), "{report:?}");
+        let per_operation = report.events_per_s / report.throughput_per_s;
+        assert!((per_operation / 20.0 - 1.0).abs() < 0.01, "{per_operation}: {settings:?}");
+    }
+    let address = server.address().to_string();
+    let exported = duolog_tests::process::run(&["export", "--addr", &address]);
+    assert_eq!(exported.output.lines().count(), 64 * 20);
+    assert_eq!(server.stop().code, Some(0));
+}
+
 /// Promised: replays of streams of many pages give each event exactly once.
 /// Provoked: streams of 3 MiB, whose pages have 1 MiB. Broken: a replay that ends early or late.
 #[test]

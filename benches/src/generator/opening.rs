@@ -131,7 +131,7 @@ impl Worker {
         if body_bytes > limit_bytes {
             return Err(ConnectionError::TooLarge { body_bytes, limit_bytes });
         }
-        if !self.settings.workload.needs_events() {
+        if !self.settings.workload.needs_events() || self.settings.streams_of_run.is_some() {
             self.make_ready(number, limits);
             return Ok(());
         }

@@ -67,7 +67,10 @@ impl Requests {
         Self {
             settings: settings.clone(),
             groups,
-            name_prefix: format!("bench-{:016x}-", settings.run_id),
+            name_prefix: format!(
+                "bench-{:016x}-",
+                settings.streams_of_run.unwrap_or(settings.run_id)
+            ),
             data,
             identity: (u128::from(settings.run_id) << 64) | (u128::from(worker) << 48),
             name: String::new(),

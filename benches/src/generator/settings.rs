@@ -85,8 +85,11 @@ pub struct Settings {
     pub arrivals: Arrivals,
     /// Generator threads.
     pub threads: u32,
-    /// Names this run's streams.
+    /// Names this run's streams; event ids and keys begin with it.
     pub run_id: u64,
+    /// Read and mixed: use the streams that the run with this id has written, instead of writing
+    /// own ones. It must have had the same number of streams, of the same length.
+    pub streams_of_run: Option<u64>,
 }
 
 /// A setting that cannot be.
@@ -176,6 +179,7 @@ impl Settings {
             arrivals: Arrivals::Constant,
             threads: 1,
             run_id: random_run_id(),
+            streams_of_run: None,
         }
     }
 
