@@ -4,11 +4,13 @@
 pub mod append_path;
 pub mod cli;
 pub mod comparison;
+pub mod fleet;
 pub mod generator;
 pub mod limits;
 pub mod pair;
 pub mod prepared_file;
 pub mod results;
+pub mod sweep;
 pub mod uring;
 
 pub use cli::{BenchCommand, BenchError, Outcome, run};

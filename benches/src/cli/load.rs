@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::duration::parse_duration;
 use super::size::parse_size_bytes;
+use super::sweep::SweepArgs;
 use super::{BenchError, ResultArgs};
 use crate::generator::settings::{HOT_STREAMS_DEFAULT, RATE_DEFAULT_PER_S};
 use crate::generator::{Arrivals, Expectation, ReadMode, Settings, StreamOrder, Workload};
@@ -17,6 +18,7 @@ Examples:
   duolog bench append --closed --connections 256 --expect exact --key --json
   duolog bench append --closed --connections 32 --expect hot
   duolog bench append --closed --connections 64 --streams-per-append 4 --batch 10 --size 1KiB
+  duolog bench append --connections 64 --sweep --slo-p99 5ms
   duolog bench append --rate 20000 --out ./result --dir ./data
 
 Conditions: with --expect exact every connection owns its streams and knows their revisions, so a
@@ -89,6 +91,9 @@ pub struct LoadArgs {
     /// What becomes of the result.
     #[command(flatten)]
     pub result: ResultArgs,
+    /// Of `--sweep`.
+    #[command(flatten)]
+    pub sweep: SweepArgs,
 }
 
 /// `duolog bench append`.
@@ -161,7 +166,7 @@ impl LoadArgs {
 
     /// What a person should know who gave no rate.
     pub(super) fn rate_note(&self) -> Option<String> {
-        (!self.closed && self.rate.is_none()).then(|| {
+        (!self.closed && self.rate.is_none() && !self.sweep.sweep).then(|| {
             format!(
                 "no --rate: {RATE_DEFAULT_PER_S} requests per second, not what the server can do \
                  (--sweep finds that, --closed asks without a timetable)\n"

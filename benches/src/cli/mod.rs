@@ -4,12 +4,15 @@
 mod append_path;
 mod compare;
 mod duration;
+mod fleet;
 mod limits;
 mod load;
 mod pair;
 mod record;
 mod size;
 mod skeleton;
+mod source;
+mod sweep;
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -18,17 +21,25 @@ use clap::Subcommand;
 
 pub use append_path::AppendPathArgs;
 pub use compare::CompareArgs;
+pub use fleet::{LoadCommand, RunArgs, WorkerArgs};
 pub use limits::LimitsArgs;
 pub use load::{AppendArgs, LoadArgs, MixedArgs, ReadArgs};
 pub use pair::PairArgs;
 pub use record::ResultArgs;
 pub use skeleton::SkeletonArgs;
+pub use sweep::SweepArgs;
+
+use source::Source;
 
 use crate::comparison::ComparisonError;
+use crate::fleet::FleetError;
+use crate::fleet::token::ShortToken;
 use crate::generator::RunError;
 use crate::limits::LimitsError;
 use crate::pair::{PairError, Store};
 use crate::results::{Program, ResultError};
+use crate::sweep::SweepError;
+use crate::sweep::search::NoKnee;
 use crate::uring::skeleton::SkeletonError;
 
 /// The commands behind `duolog bench`.
@@ -46,6 +57,12 @@ pub enum BenchCommand {
     /// Compare two sets of results: better, worse, or no difference shown
     #[command(after_help = compare::HELP)]
     Compare(CompareArgs),
+    /// Apply a load from several processes or hosts
+    #[command(after_help = fleet::RUN_HELP)]
+    Run(RunArgs),
+    /// Wait for `bench run` and apply a share of its load
+    #[command(after_help = fleet::WORKER_HELP)]
+    Worker(WorkerArgs),
     /// Compare Duolog with what this machine can do at best
     #[command(after_help = limits::HELP)]
     Limits(LimitsArgs),
@@ -74,6 +91,15 @@ pub enum BenchError {
     /// The load generator.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// Workers.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// The token of workers.
+    #[error(transparent)]
+    Token(#[from] ShortToken),
+    /// The server has no knee.
+    #[error(transparent)]
+    NoKnee(#[from] NoKnee),
     /// The limits benchmark.
     #[error(transparent)]
     Limits(#[from] LimitsError),
@@ -98,14 +124,17 @@ impl BenchError {
     /// Whether the command line is at fault, not the server or the machine.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        if let Self::Pair(error) = self {
-            return error.is_usage();
+        match self {
+            Self::Pair(error) => return error.is_usage(),
+            Self::Fleet(error) => return error.is_usage(),
+            _ => {}
         }
         matches!(
             self,
             Self::Addr { .. }
                 | Self::Comparison(_)
                 | Self::Result(ResultError::Form { .. } | ResultError::Probe { .. })
+                | Self::Token(_)
                 | Self::Run(RunError::Settings(_))
                 | Self::Limits(LimitsError::Rounds(_) | LimitsError::Run(RunError::Settings(_)))
                 | Self::Skeleton(SkeletonError::WritesInFlight(_))
@@ -116,12 +145,24 @@ impl BenchError {
     #[must_use]
     pub const fn is_unreachable(&self) -> bool {
         use crate::generator::WorkerError;
+        if let Self::Fleet(error) = self {
+            return error.is_unreachable();
+        }
         matches!(
             self,
             Self::Run(RunError::Worker(
                 WorkerError::Connect { .. } | WorkerError::OpenTimeout { .. }
             ))
         )
+    }
+}
+
+impl From<SweepError<Self>> for BenchError {
+    fn from(error: SweepError<Self>) -> Self {
+        match error {
+            SweepError::NoKnee(error) => error.into(),
+            SweepError::Load(error) => error,
+        }
     }
 }
 
@@ -136,8 +177,9 @@ impl BenchCommand {
             Self::Compare(arguments) => arguments.json,
             Self::Limits(arguments) => arguments.json,
             Self::Pair(arguments) => arguments.json,
-            Self::Skeleton(_) => false,
             Self::AppendPath(arguments) => arguments.json,
+            Self::Run(arguments) => arguments.load.load_args().result.json,
+            Self::Worker(_) | Self::Skeleton(_) => false,
         }
     }
 }
@@ -174,13 +216,21 @@ fn run_alone(command: &BenchCommand, program: Program) -> Result<String, BenchEr
     match command {
         BenchCommand::Pair(_) | BenchCommand::Compare(_) => Ok(String::new()),
         BenchCommand::Append(arguments) => {
-            record::run(&arguments.settings()?, &arguments.load, program)
+            record::run(arguments.settings()?, &arguments.load, program, Source::Here)
         }
         BenchCommand::Read(arguments) => {
-            record::run(&arguments.settings()?, &arguments.load, program)
+            record::run(arguments.settings()?, &arguments.load, program, Source::Here)
         }
         BenchCommand::Mixed(arguments) => {
-            record::run(&arguments.settings()?, &arguments.load, program)
+            record::run(arguments.settings()?, &arguments.load, program, Source::Here)
+        }
+        BenchCommand::Run(arguments) => {
+            let settings = arguments.load.settings()?;
+            record::run(settings, arguments.load.load_args(), program, arguments.source()?)
+        }
+        BenchCommand::Worker(arguments) => {
+            arguments.serve()?;
+            Ok(String::new())
         }
         BenchCommand::Limits(arguments) => {
             let report = crate::limits::run(&arguments.settings(), tell)?;

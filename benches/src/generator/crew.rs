@@ -115,6 +115,12 @@ impl Crew {
         self.hand_in()
     }
 
+    /// What each thread publishes of its course.
+    #[must_use]
+    pub fn lives(&self) -> Vec<Arc<Live>> {
+        self.members.iter().map(|member| Arc::clone(&member.live)).collect()
+    }
+
     fn begin(&self, load_ns: u64) -> Window {
         let nanoseconds = |duration: Duration| {
             u64::try_from(duration.as_nanos()).expect("settings bound durations by a day")

@@ -49,7 +49,7 @@ pub struct Live {
 }
 
 /// A reading of a [`Live`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     /// Successful answers since the window began.
     pub acked: u64,

@@ -7,6 +7,7 @@
 //! Scratch directories lie in the target folder, because temporary folders are often file systems
 //! in memory, which the program refuses. `DUOLOG_TEST_DIR` names another place.
 
+mod background;
 mod crowd;
 mod ledger;
 pub mod log_files;
@@ -20,6 +21,7 @@ mod server;
 mod vitals;
 mod wire;
 
+pub use background::Background;
 pub use crowd::{Crowd, CrowdPlan};
 pub use ledger::{Entry, Fate, Ledger, Operation, StreamPart, check_streams};
 pub use loop_disk::LoopDisk;
