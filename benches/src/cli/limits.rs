@@ -15,7 +15,8 @@ Examples:
 
 Measures in DIR, in interleaved rounds: a raw 4 KiB durable write, a loopback round trip, a bare
 server (accept, frame, group, durable write, reply) and Duolog itself with one shard, at 1, 64, 256
-and 1024 connections. Prints how near Duolog comes to the machine's limits.";
+and 1024 connections; one client also with the plainest server there can be, and with
+shards.spin_us. Prints how near Duolog comes to the machine's limits.";
 
 /// `duolog bench limits`.
 #[derive(Args, Clone, Debug)]
@@ -32,6 +33,10 @@ pub struct LimitsArgs {
     /// Groups that the skeleton writes at one time, 1 to 8
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub skeleton_writes_in_flight: u32,
+    /// `shards.spin_us` of the Duolog that one client is measured with beside the default one
+    #[arg(long, default_value_t = 200, value_name = "US",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub spin_us: u32,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -44,6 +49,7 @@ impl LimitsArgs {
             rounds: self.rounds,
             duration: self.duration,
             skeleton_writes_in_flight: self.skeleton_writes_in_flight,
+            spin_us: self.spin_us,
         }
     }
 }

@@ -26,7 +26,7 @@ pub use limits::LimitsArgs;
 pub use load::{AppendArgs, LoadArgs, MixedArgs, ReadArgs};
 pub use pair::PairArgs;
 pub use record::ResultArgs;
-pub use skeleton::SkeletonArgs;
+pub use skeleton::{PlainArgs, SkeletonArgs};
 pub use sweep::SweepArgs;
 
 use source::Source;
@@ -72,6 +72,9 @@ pub enum BenchCommand {
     /// Serve as the bare skeleton that `limits` measures
     #[command(hide = true)]
     Skeleton(SkeletonArgs),
+    /// Serve as the plainest server that `limits` measures
+    #[command(hide = true)]
+    Plain(PlainArgs),
     /// Run an append's way through session, shard and block in memory, to count its instructions
     #[command(hide = true)]
     AppendPath(AppendPathArgs),
@@ -115,6 +118,9 @@ pub enum BenchError {
     /// Results that cannot be compared.
     #[error(transparent)]
     Comparison(#[from] ComparisonError),
+    /// The plainest server.
+    #[error("the plain server failed: {0}")]
+    Plain(std::io::Error),
     /// A result without a JSON form; does not happen.
     #[error("the result has no JSON form: {0}")]
     Json(#[from] serde_json::Error),
@@ -179,7 +185,7 @@ impl BenchCommand {
             Self::Pair(arguments) => arguments.json,
             Self::AppendPath(arguments) => arguments.json,
             Self::Run(arguments) => arguments.load.load_args().result.json,
-            Self::Worker(_) | Self::Skeleton(_) => false,
+            Self::Worker(_) | Self::Skeleton(_) | Self::Plain(_) => false,
         }
     }
 }
@@ -239,6 +245,10 @@ fn run_alone(command: &BenchCommand, program: Program) -> Result<String, BenchEr
         BenchCommand::AppendPath(arguments) => {
             let report = crate::append_path::run(&arguments.settings());
             if arguments.json { json(&report) } else { Ok(append_path::to_text(&report)) }
+        }
+        BenchCommand::Plain(arguments) => {
+            crate::limits::plain::serve(&arguments.settings()).map_err(BenchError::Plain)?;
+            Ok(String::new())
         }
         BenchCommand::Skeleton(arguments) => {
             crate::uring::skeleton::serve(&arguments.settings())?;

@@ -1,9 +1,10 @@
-//! `duolog bench skeleton`: its options.
+//! `duolog bench skeleton` and `duolog bench plain`: their options.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::limits::plain::PlainSettings;
 use crate::uring::skeleton::SkeletonSettings;
 
 /// `duolog bench skeleton`.
@@ -27,5 +28,22 @@ impl SkeletonArgs {
             dir: self.dir.clone(),
             writes_in_flight: self.writes_in_flight,
         }
+    }
+}
+
+/// `duolog bench plain`.
+#[derive(Args, Clone, Debug)]
+pub struct PlainArgs {
+    /// Address to listen on
+    #[arg(long, value_name = "HOST:PORT")]
+    pub listen: String,
+    /// Directory for its file
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+}
+
+impl PlainArgs {
+    pub(super) fn settings(&self) -> PlainSettings {
+        PlainSettings { listen: self.listen.clone(), dir: self.dir.clone() }
     }
 }

@@ -112,10 +112,16 @@ impl Server {
 
     /// Starts this program as a standalone server of one shard with its data in `data`.
     pub fn standalone(name: &'static str, dir: &Path, data: &Path) -> Result<Self, ChildError> {
+        let arguments = Self::standalone_arguments(data);
+        Self::start(name, dir, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The arguments of a standalone server of one shard with its data in `data`.
+    pub(super) fn standalone_arguments(data: &Path) -> Vec<String> {
         let data = data.to_string_lossy();
         let arguments = ["serve", "--standalone", "--data-dir", &data];
         let listen = ["--listen-client", "{addr}", "--shards-count", "1"];
-        Self::start(name, dir, &[&arguments[..], &listen].concat())
+        arguments.into_iter().chain(listen).map(str::to_owned).collect()
     }
 
     /// Like [`Server::start`] on a given address: a server that is started again keeps its place.

@@ -1,11 +1,13 @@
 //! What this machine can do at best, and how near Duolog comes: raw durable write, loopback round
-//! trip, the bare skeleton and Duolog itself, interleaved in several rounds of one run. Ratios are
+//! trip, the plainest server, the bare skeleton and Duolog itself, interleaved in several rounds of
+//! one run. Ratios are
 //! taken within each round, so that a drifting machine moves both sides. A step during which other
 //! programs were busy is repeated, and the quietest of the tries counts: chosen by the noise, never
 //! by the result.
 
 pub mod child;
 pub mod noise;
+pub mod plain;
 pub mod raw;
 pub mod report;
 pub mod sequence;
@@ -49,6 +51,8 @@ pub struct LimitsSettings {
     pub duration: Duration,
     /// Groups that the skeleton writes at one time, 1..=8.
     pub skeleton_writes_in_flight: u32,
+    /// `shards.spin_us` of the Duolog that is measured beside the one with defaults, 1..=1000.
+    pub spin_us: u32,
 }
 
 /// Why there is no result.
@@ -103,6 +107,10 @@ pub struct Round {
     pub skeleton: Vec<Sample>,
     /// Duolog likewise.
     pub duolog: Vec<Sample>,
+    /// The plainest server at one connection.
+    pub plain: Option<Sample>,
+    /// Duolog with `shards.spin_us` at one connection.
+    pub spinning: Option<Sample>,
 }
 
 /// Measures. `progress` is told before each step what comes; about a minute with the defaults.
@@ -170,7 +178,31 @@ fn run_round(
     }
     drop((skeleton, duolog));
     std::fs::remove_dir_all(&data).map_err(refused)?;
+    run_lone_client(settings, dir, &mut round)?;
     Ok(round)
+}
+
+/// One client of the plainest server, and of Duolog with spinning.
+fn run_lone_client(
+    settings: &LimitsSettings,
+    dir: &Path,
+    round: &mut Round,
+) -> Result<(), LimitsError> {
+    let dir_text = dir.to_string_lossy();
+    let arguments = ["bench", "plain", "--listen", "{addr}", "--dir", &dir_text];
+    let plain = Server::start("plain", dir, &arguments)?;
+    let (data, spin_us) = (dir.join("data-spinning"), settings.spin_us.to_string());
+    let arguments = Server::standalone_arguments(&data);
+    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    arguments.extend(["--shards-spin-us", &spin_us]);
+    let spinning = Server::start("spinning", dir, &arguments)?;
+    let servers = [plain.process_id(), spinning.process_id()];
+    let (samples, _) =
+        quietest(&servers, || Ok((load(settings, &plain, 1)?, load(settings, &spinning, 1)?)))?;
+    (round.plain, round.spinning) = (Some(samples.0), Some(samples.1));
+    drop((plain, spinning));
+    std::fs::remove_dir_all(&data)
+        .map_err(|source| LimitsError::Dir { dir: settings.dir.clone(), source })
 }
 
 /// Runs `step` until it was quiet, a few times at most; the result of the quietest try and its

@@ -12,7 +12,7 @@ use crate::generator::latency::Latencies;
 use crate::prepared_file;
 
 /// Bytes per write: the smallest block.
-const WRITE_BYTES: usize = 4096;
+pub(super) const WRITE_BYTES: usize = 4096;
 /// The file that is written round and round, bytes.
 const FILE_BYTES: u64 = 16 << 20;
 /// Request and answer of the round trip, bytes: about the size of an append and of a receipt.
@@ -22,7 +22,7 @@ const WARM_UP: u32 = 100;
 
 /// Memory at a page boundary, as direct I/O wants it.
 #[repr(C, align(4096))]
-struct Page([u8; WRITE_BYTES]);
+pub(super) struct Page(pub(super) [u8; WRITE_BYTES]);
 
 /// Latencies of `count` 4 KiB writes with O_DIRECT and O_DSYNC into written space of a file
 /// in `dir`, one after the other.

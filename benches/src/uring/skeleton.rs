@@ -35,7 +35,7 @@ const ALIGN_BYTES: usize = 4096;
 /// A group takes no further request beyond this, bytes.
 const GROUP_MAX_BYTES: usize = 256 << 10;
 /// Largest frame body taken, bytes. The product's limit is larger; a benchmark needs no more.
-const BODY_MAX_BYTES: usize = 1 << 20;
+pub(crate) const BODY_MAX_BYTES: usize = 1 << 20;
 /// All requests not yet answered, bytes: beyond this, nothing more is read.
 const PENDING_MAX_BYTES: usize = 64 << 20;
 /// A group that answered at least this many connections keeps them hot. Below, the next request
@@ -45,7 +45,7 @@ const HOT_GROUP_MIN: usize = 4;
 const HOT_MISSES_MAX: u32 = 2;
 
 /// What every client is told.
-const HELLO_ACCEPTED: HelloAccepted = HelloAccepted {
+pub(crate) const HELLO_ACCEPTED: HelloAccepted = HelloAccepted {
     version: WIRE_VERSION,
     shard_count: 1,
     cluster: ClusterId(0),
@@ -60,7 +60,7 @@ const HELLO_ACCEPTED: HelloAccepted = HelloAccepted {
 };
 
 /// The receipt of the event at `lsn`. It has the shape of a real one and no meaning.
-const fn receipt(lsn: u64) -> Appended {
+pub(crate) const fn receipt(lsn: u64) -> Appended {
     Appended {
         first_lsn: Lsn(lsn),
         last_lsn: Lsn(lsn),
