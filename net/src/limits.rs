@@ -39,6 +39,15 @@ pub const CONNECTION_BYTES_MAX_DEFAULT: u32 = 64 << 20;
 pub const CONNECTION_UNSENT_MAX_BYTES_DEFAULT: usize = 8 << 20;
 /// What a refused client is told to wait, milliseconds: a few group commits.
 pub const BUSY_RETRY_AFTER_MS: u32 = 10;
+
+/// Requests over the limit of `requests_max` that a connection is refused before it is not read
+/// from until an answer: a sixteenth of what may be in flight. A refusal costs the server a quarter
+/// of an append: so few take little from the requests that are served.
+#[must_use]
+pub const fn refusals_max(requests_max: u32) -> u32 {
+    if requests_max < 64 { 4 } else { requests_max / 16 }
+}
+
 /// A connection's own buffers keep at most this capacity while they are empty, bytes. It holds the
 /// receipts of all requests that may be in flight, so that ordinary traffic never allocates.
 pub const IDLE_BUFFER_MAX_BYTES: usize = 128 << 10;

@@ -43,10 +43,13 @@ pub struct Answers {
     unsent_max_bytes: usize,
     requests_in_flight: u32,
     bytes_in_flight: u32,
+    /// Requests refused over a limit since the last answer, and how many may be.
+    refusals: u32,
+    refusals_max: u32,
 }
 
 impl Answers {
-    pub(super) const fn new(unsent_max_bytes: usize) -> Self {
+    pub(super) const fn new(unsent_max_bytes: usize, refusals_max: u32) -> Self {
         Self {
             out: Vec::new(),
             sent_bytes: 0,
@@ -54,6 +57,8 @@ impl Answers {
             unsent_max_bytes,
             requests_in_flight: 0,
             bytes_in_flight: 0,
+            refusals: 0,
+            refusals_max,
         }
     }
 
@@ -62,6 +67,11 @@ impl Answers {
         self.requests_in_flight += 1;
         self.bytes_in_flight += cost_bytes;
         Ticket { correlation, cost_bytes }
+    }
+
+    /// Counts a request that was refused over a limit.
+    pub(super) const fn refused_over_limit(&mut self) {
+        self.refusals += 1;
     }
 
     /// Where the session writes frames that answer no ticket.
@@ -77,6 +87,7 @@ impl Answers {
         self.requests_in_flight = released.expect("a ticket is a request in flight");
         let released = self.bytes_in_flight.checked_sub(cost_bytes);
         self.bytes_in_flight = released.expect("a ticket's bytes are in flight");
+        self.refusals = 0;
         let before = self.out.len();
         encode(&mut self.out, correlation);
         debug_assert!(self.out.len() > before, "an answer is a frame");
@@ -149,9 +160,11 @@ impl Answers {
         self.bytes_in_flight
     }
 
-    /// Whether so much is unsent that no further request is taken.
+    /// Whether no further request is taken: so much is unsent, or the client was refused so often
+    /// over its limit and an answer is still to come.
     pub(super) const fn is_full(&self) -> bool {
-        self.unsent_bytes() > self.unsent_max_bytes
+        let refused_enough = self.refusals >= self.refusals_max && self.requests_in_flight > 0;
+        refused_enough || self.unsent_bytes() > self.unsent_max_bytes
     }
 
     pub(super) fn check(&self) {

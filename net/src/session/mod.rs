@@ -3,7 +3,8 @@
 //! Owns the bytes of a frame that has not come completely, the answers that the socket has not
 //! taken, and the count of what is in flight. Promises:
 //! * nothing is read before a good hello; garbage gets one error, then [`Flow::Close`];
-//! * a request over a limit gets `Busy` at once; nothing is queued for it;
+//! * a request over a limit gets `Busy` at once; nothing is queued for it. A client that goes on
+//!   all the same is not read from until an answer to it is there;
 //! * a client that does not read its answers is not read from ([`Flow::Pause`]);
 //! * a request's bytes are lent to the caller where they lie; after warm-up nothing is allocated.
 //!
@@ -29,59 +30,23 @@
 //! ```
 
 mod answers;
+mod settings;
 #[cfg(test)]
 mod tests;
 
-use duolog_engine::ids::{ClusterId, LeaseEpoch, NodeId, ShardId};
+use duolog_engine::ids::{LeaseEpoch, ShardId};
 
 pub use answers::{Answers, Ticket};
+pub use settings::Settings;
 
 use crate::limits::{
-    ADMIN_ANSWER_MAX_BYTES, BUSY_RETRY_AFTER_MS, CONNECTION_BYTES_MAX_DEFAULT,
-    CONNECTION_REQUESTS_MAX_DEFAULT, CONNECTION_UNSENT_MAX_BYTES_DEFAULT,
-    FRAME_BODY_MAX_BYTES_DEFAULT, IDLE_BUFFER_MAX_BYTES, PAGE_MAX_BYTES, WIRE_VERSION,
+    ADMIN_ANSWER_MAX_BYTES, BUSY_RETRY_AFTER_MS, IDLE_BUFFER_MAX_BYTES, PAGE_MAX_BYTES,
+    WIRE_VERSION, refusals_max,
 };
 use crate::wire::{
     BodyError, Decoded, ErrorCode, ErrorFrame, Frame, FrameError, FrameKind, Hello, HelloAccepted,
     Message, NodeRole, ReadLog, ReadStream, Standing, decode_frame, encode_frame,
 };
-
-/// What a session has to know about its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The cluster.
-    pub cluster: ClusterId,
-    /// This node.
-    pub node: NodeId,
-    /// Shards of the cluster, at least 1.
-    pub shard_count: u32,
-    /// The shard whose thread serves this connection.
-    pub shard: ShardId,
-    /// Largest frame body taken: [`crate::limits::frame_body_max_bytes`].
-    pub frame_body_max_bytes: usize,
-    /// `limits.connection_in_flight`, at least 1.
-    pub requests_max: u32,
-    /// Bytes of requests in flight: at least one largest frame body and one largest page.
-    pub bytes_max: u32,
-    /// Bytes of answers that the socket has not taken, above which nothing more is read.
-    pub unsent_max_bytes: usize,
-}
-
-impl Default for Settings {
-    /// One shard, no identity, default limits: for tests.
-    fn default() -> Self {
-        Self {
-            cluster: ClusterId(0),
-            node: NodeId(0),
-            shard_count: 1,
-            shard: ShardId(0),
-            frame_body_max_bytes: FRAME_BODY_MAX_BYTES_DEFAULT,
-            requests_max: CONNECTION_REQUESTS_MAX_DEFAULT,
-            bytes_max: CONNECTION_BYTES_MAX_DEFAULT,
-            unsent_max_bytes: CONNECTION_UNSENT_MAX_BYTES_DEFAULT,
-        }
-    }
-}
 
 /// A request, borrowed from the received bytes. Hello and ping are answered by the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +126,7 @@ impl Session {
             "the largest page fits into the connection's bytes in flight"
         );
         Self {
-            answers: Answers::new(settings.unsent_max_bytes),
+            answers: Answers::new(settings.unsent_max_bytes, refusals_max(settings.requests_max)),
             settings,
             phase: Phase::Greeting,
             held: Vec::new(),
@@ -256,6 +221,13 @@ impl Session {
             Phase::Greeting | Phase::Serving if self.answers.is_full() => Flow::Pause,
             Phase::Greeting | Phase::Serving => Flow::Read,
         }
+    }
+
+    /// Whether bytes kept during a pause or handover have not been looked at since:
+    /// [`Session::resume`] comes before the next read.
+    #[must_use]
+    pub const fn has_kept(&self) -> bool {
+        !self.held.is_empty() && self.lacking == 0
     }
 
     /// Under [`Flow::Close`]: whether the socket can be closed now, because nothing is unsent and,
@@ -435,6 +407,7 @@ impl Session {
     }
 
     fn refuse_busy(&mut self, correlation: u64, cost_bytes: u32) {
+        self.answers.refused_over_limit();
         let (requests, bytes) = (self.answers.requests_in_flight(), self.answers.bytes_in_flight());
         let Settings { requests_max, bytes_max, .. } = self.settings;
         ErrorFrame::new(ErrorCode::Busy).retry_after_ms(BUSY_RETRY_AFTER_MS).encode(

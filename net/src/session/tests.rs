@@ -1,6 +1,8 @@
 //! What a connection may and may not do, frame by frame.
 
-use duolog_engine::ids::{Hlc, LeaseEpoch, Lsn, Revision};
+mod limits;
+
+use duolog_engine::ids::{ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, Revision};
 
 use super::*;
 use crate::wire::{Appended, Consistency, Copies, NodeRole, StreamSpan};
@@ -291,46 +293,6 @@ fn a_bad_body_in_a_good_frame_costs_only_that_request() {
     ];
     assert_eq!(driven.answers(), expected);
     assert_eq!(driven.seen, [Seen::Append(b"good".to_vec())]);
-}
-
-#[test]
-fn a_request_over_the_count_limit_is_busy_until_an_answer_is_queued() {
-    let mut driven = Driven::greeted(Settings { requests_max: 2, ..Settings::default() });
-    for correlation in 1..=3 {
-        assert_eq!(driven.give(&append(correlation, b"x")), Flow::Read);
-    }
-    let answers = driven.answers();
-    assert!(answers.len() == 1 && answers[0].starts_with("Busy 3 2 requests"), "{answers:?}");
-    assert!(answers[0].contains("limits.connection_in_flight"));
-    driven.answer_oldest();
-    driven.give(&append(4, b"x"));
-    assert_eq!(driven.answers(), ["Appended 1"]);
-    assert_eq!(driven.seen.len(), 3);
-    // A ping is a sign of life, not a request.
-    driven.give(&frame(FrameKind::Ping, 5, b""));
-    assert_eq!(driven.answers(), ["Pong 5"]);
-}
-
-#[test]
-fn a_request_over_the_byte_limit_is_busy_and_a_read_counts_as_its_page() {
-    let settings =
-        Settings { frame_body_max_bytes: 3 << 20, bytes_max: 4 << 20, ..Settings::default() };
-    let mut driven = Driven::greeted(settings);
-    driven.give(&append(1, &vec![0; 3 << 20]));
-    driven.give(&read(2, "a"));
-    driven.give(&read(3, "b"));
-    driven.give(&append(4, b"x"));
-    let codes: Vec<_> = driven
-        .answers()
-        .iter()
-        .map(|answer| answer.split(' ').next().unwrap().to_owned())
-        .collect();
-    assert_eq!(codes, ["Busy", "Busy"]);
-    assert_eq!(driven.seen[1..], [Seen::ReadStream("a".to_owned())]);
-    assert_eq!(driven.session.answers().bytes_in_flight(), 4 << 20);
-    driven.answer_oldest();
-    driven.answer_oldest();
-    assert_eq!(driven.session.answers().bytes_in_flight(), 0);
 }
 
 #[test]

@@ -146,6 +146,10 @@ impl Connection {
             if flow != Flow::Read || self.dead.get() {
                 return Poll::Ready(Ok(flow));
             }
+            // The pause may have ended before this reader heard of it: a sweep met it.
+            if self.session.borrow().has_kept() {
+                return Poll::Ready(Ok(shard.resume(self)));
+            }
             if self.hot.get() {
                 *self.reader.borrow_mut() = Some(context.waker().clone());
                 return Poll::Pending;
