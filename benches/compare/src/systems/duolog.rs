@@ -12,8 +12,8 @@ const STORE_KEYS: [&str; 4] =
 /// Kept short so that a pair that starts again need not wait long for its last lease.
 const LEASE_MS: &str = "3000";
 
-/// One node alone.
-pub fn start(site: &Site) -> Result<Running, SystemError> {
+/// One node alone, with further `arguments`.
+pub fn start(site: &Site, arguments: &[&str]) -> Result<Running, SystemError> {
     let (program, data) = (site.programs.duolog.to_string_lossy(), site.path("data"));
     let (client, peer) = (site.addr(0).to_string(), site.addr(1).to_string());
     let words = [&*program, SERVER, "--standalone", "--data-dir", &data];
@@ -25,7 +25,7 @@ pub fn start(site: &Site) -> Result<Running, SystemError> {
         "--listen-peer",
         &peer,
     ]);
-    site.launch(&[launch])
+    site.launch(&[launch.with(arguments.iter().copied())])
 }
 
 /// The store and both nodes; waits until one leads and the other's disk counts.

@@ -59,7 +59,8 @@ pub enum SystemError {
 /// Which system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Duolog,
+    /// With further arguments.
+    Duolog(&'static [&'static str]),
     DuologPair,
     Postgres,
     PostgresPair,
@@ -109,12 +110,12 @@ const fn system(
 }
 
 /// All lines, in the order of the tables.
-pub const SYSTEMS: [System; 14] = [
+pub const SYSTEMS: [System; 15] = [
     system(
         "duolog",
         "Duolog, no condition",
         Group::Single,
-        Kind::Duolog,
+        Kind::Duolog(&[]),
         Language::Duolog(Condition::None),
         "defaults, one shard, standalone; every block is written with O_DIRECT and O_DSYNC",
     ),
@@ -122,9 +123,18 @@ pub const SYSTEMS: [System; 14] = [
         "duolog-exact",
         "Duolog, exact revision",
         Group::Single,
-        Kind::Duolog,
+        Kind::Duolog(&[]),
         Language::Duolog(Condition::Version),
         "as above; each append names the stream's last revision",
+    ),
+    system(
+        "duolog-spin",
+        "Duolog, spinning",
+        Group::Single,
+        Kind::Duolog(&["--shards-spin-us", "200"]),
+        Language::Duolog(Condition::None),
+        "no condition, and shards.spin_us = 200: after a commit that answered at most four clients the \
+         shard looks for their next requests that long before it sleeps",
     ),
     system(
         "postgres",
@@ -287,7 +297,7 @@ impl System {
     pub fn version(&self, site: &Site) -> Result<String, SystemError> {
         let programs = &site.programs;
         let (program, argument) = match self.kind {
-            Kind::Duolog | Kind::DuologPair => (programs.duolog.clone(), "--version"),
+            Kind::Duolog(_) | Kind::DuologPair => (programs.duolog.clone(), "--version"),
             Kind::Postgres | Kind::PostgresPair => {
                 (programs.postgres_folder.join("postgres"), "--version")
             }
@@ -312,7 +322,7 @@ impl System {
     /// It does not start.
     pub fn start(&self, site: &Site) -> Result<Running, SystemError> {
         let mut running = match self.kind {
-            Kind::Duolog => duolog::start(site)?,
+            Kind::Duolog(arguments) => duolog::start(site, arguments)?,
             Kind::DuologPair => return duolog::start_pair(site),
             Kind::Postgres => postgres::start(site)?,
             Kind::PostgresPair => return postgres::start_pair(site),
