@@ -73,7 +73,7 @@ struct MeasureArgs {
     /// Tries everything once: 1 turn, 1, 32 and 512 connections, half a second each
     #[arg(long)]
     quick: bool,
-    /// Core of the servers
+    /// Core of the servers: best the one that takes the disk's interrupts
     #[arg(long, default_value_t = 0, value_name = "CPU")]
     server_cpu: u32,
     /// Core of the generator

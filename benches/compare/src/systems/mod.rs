@@ -133,8 +133,7 @@ pub const SYSTEMS: [System; 15] = [
         Group::Single,
         Kind::Duolog(&["--shards-spin-us", "200"]),
         Language::Duolog(Condition::None),
-        "no condition, and shards.spin_us = 200: after a commit that answered at most four clients the \
-         shard looks for their next requests that long before it sleeps",
+        "no condition, shards.spin_us = 200: looks that long for the next requests of few clients",
     ),
     system(
         "postgres",
