@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
+use crate::probe::placement::{Advice, Layout};
 use crate::probe::{affinity, device, direct, latency, memlock, port};
 use crate::settings::Settings;
 use crate::settings::cpus::write_list;
@@ -75,9 +76,9 @@ pub fn examine(settings: &Settings) -> Vec<Finding> {
         locked_memory(settings),
         open_files(),
         cpus(settings),
-        clock_source(),
-        client_port(settings),
     ];
+    findings.extend(placement(settings));
+    findings.extend([clock_source(), client_port(settings)]);
     match settings.data_dir.as_deref() {
         Some(dir) => findings.extend(disk(dir, settings)),
         None => findings.push(Finding::bad(
@@ -159,6 +160,23 @@ fn cpus(settings: &Settings) -> Finding {
     } else {
         Finding::ok("cpus", value)
     }
+}
+
+/// Where the shards are pinned, against cores, NUMA nodes and interrupts.
+fn placement(settings: &Settings) -> Vec<Finding> {
+    let Some(shards) = &settings.shards.cpus else {
+        return vec![Finding::ok("placement", "shards are not pinned (shards.cpus)")];
+    };
+    let dir = settings.data_dir.as_deref().and_then(nearest_existing);
+    let disk = dir.and_then(|dir| device::of(&dir)).map(|device| device.name);
+    let advice = Layout::read(Path::new("/"), disk.as_deref()).advice(shards);
+    if advice.is_empty() {
+        return vec![Finding::ok("placement", "nothing stands against these CPUs")];
+    }
+    let warn = |advice: Advice| {
+        Finding::bad("placement", Status::Warn, advice.value, advice.remedy)
+    };
+    advice.into_iter().map(warn).collect()
 }
 
 fn clock_source() -> Finding {

@@ -6,6 +6,7 @@ pub mod device;
 pub mod direct;
 pub mod latency;
 pub mod memlock;
+pub mod placement;
 pub mod port;
 
 use crate::datadir::IDENTITY_FILE;
