@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Whose changes make a tree differ from its commit. Documents are not among them.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 16] = [
     "engine/src",
     "net/src",
     "lease/src",
@@ -17,7 +17,15 @@ const SOURCES: [&str; 8] = [
     "s3client/dev/src",
     "bin/src",
     "benches/src",
+    "bin/build.rs",
     "Cargo.lock",
+    "Cargo.toml",
+    "engine/Cargo.toml",
+    "net/Cargo.toml",
+    "lease/Cargo.toml",
+    "s3client/Cargo.toml",
+    "bin/Cargo.toml",
+    "benches/Cargo.toml",
 ];
 
 fn main() {

@@ -8,4 +8,5 @@ mod pair_kills;
 mod pair_members;
 mod pair_reads;
 mod pair_s3;
+mod pair_spinning;
 mod pair_zombie;

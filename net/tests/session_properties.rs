@@ -58,28 +58,36 @@ struct Deeds {
     closed: bool,
 }
 
-/// Feeds `bytes` in `pieces`; answers the oldest request when several are open, and sends what is
-/// unsent whenever the session asks for a pause.
+fn answer_all(session: &mut Session, waiting: &mut Vec<Ticket>) {
+    for ticket in waiting.drain(..) {
+        session.answers().refuse(ticket, &ErrorFrame::new(ErrorCode::DiskFull), "no space");
+    }
+}
+
+/// Feeds `bytes` in `pieces`; whenever the session asks for a pause, and in the end, answers all
+/// requests and sends what is unsent.
 fn drive(bytes: &[u8], pieces: &[usize]) -> Deeds {
     let mut session = Session::new(settings());
-    let mut deeds = Deeds::default();
+    let (mut deeds, mut waiting) = (Deeds::default(), Vec::new());
     let (mut rest, mut pieces) = (bytes, pieces.iter().cycle());
     let mut flow = Flow::Read;
     while !rest.is_empty() || flow == Flow::Pause {
         let size = if flow == Flow::Pause { 0 } else { *pieces.next().expect("a cycle") };
         let (piece, later) = rest.split_at(size.min(rest.len()));
         rest = later;
-        flow = session.receive(piece, &mut |ticket: Ticket, request, answers| {
+        flow = session.receive(piece, &mut |ticket: Ticket, request, _| {
             deeds.requests.push(match request {
                 Request::Append(body) => format!("append {body:?}"),
                 Request::ReadStream(read) => format!("read {}", read.stream),
                 Request::ReadLog(read) => format!("log {}", read.shard),
                 Request::Admin(json) => format!("admin {json}"),
             });
-            let error = ErrorFrame::new(ErrorCode::DiskFull);
-            answers.refuse(ticket, &error, "no space");
+            waiting.push(ticket);
         });
         session.check();
+        if flow == Flow::Pause {
+            answer_all(&mut session, &mut waiting);
+        }
         if flow == Flow::Pause || flow == Flow::Close {
             deeds.answers.extend_from_slice(session.answers().unsent());
             let count = session.answers().unsent().len();
@@ -91,6 +99,8 @@ fn drive(bytes: &[u8], pieces: &[usize]) -> Deeds {
             break;
         }
     }
+    assert!(deeds.closed || !session.has_kept(), "kept bytes are looked at");
+    answer_all(&mut session, &mut waiting);
     deeds.answers.extend_from_slice(session.answers().unsent());
     deeds
 }

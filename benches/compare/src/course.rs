@@ -252,7 +252,7 @@ impl Load<'_> {
     ) -> Result<LoadResult, SystemError> {
         let settings = self.settings;
         let mut driver = Driver::open(running.addr, contender.system.language, connections)?;
-        driver.prime(&mut contender.streams);
+        driver.prime(&mut contender.streams)?;
         pause(SETTLE);
         let process_ids = running.process_ids();
         let flushes = || self.device.flushes().unwrap_or(0);

@@ -67,6 +67,14 @@ pub enum DriverError {
         /// What was counted.
         errors: BTreeMap<String, u64>,
     },
+    /// The first appends of the connections.
+    #[error("the connections' first appends: {unanswered} unanswered, errors: {errors:?}")]
+    Prime {
+        /// Appends without an answer.
+        unanswered: u64,
+        /// Refusals and losses.
+        errors: BTreeMap<String, u64>,
+    },
 }
 
 /// What a load counted.
@@ -166,11 +174,18 @@ impl Driver {
     }
 
     /// Makes a few appends on every connection; nothing of them is counted.
-    pub fn prime(&mut self, streams: &mut Streams) {
+    ///
+    /// # Errors
+    /// One was refused, lost or not answered: the load would not be the one asked for.
+    pub fn prime(&mut self, streams: &mut Streams) -> Result<(), DriverError> {
         let now = self.clock.now_ns();
         let end_ns = now + nanoseconds(PRIMING_TIMEOUT);
         let window = Window { start_ns: now, end_ns, drained_ns: end_ns };
-        self.load(streams, Choice::Prime, window);
+        let tally = self.load(streams, Choice::Prime, window);
+        if tally.errors.is_empty() && tally.unanswered == 0 {
+            return Ok(());
+        }
+        Err(DriverError::Prime { unanswered: tally.unanswered, errors: tally.errors })
     }
 
     /// Applies the load and waits for its last answers.

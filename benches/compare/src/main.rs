@@ -65,7 +65,7 @@ struct MeasureArgs {
     #[arg(long, value_delimiter = ',', default_value = "1,8,32,128,512", value_name = "N,N")]
     connections: Vec<u32>,
     /// Measured time of each load, seconds
-    #[arg(long, default_value_t = 3.0, value_name = "S")]
+    #[arg(long, default_value_t = 2.0, value_name = "S")]
     duration: f64,
     /// Load before it, seconds
     #[arg(long, default_value_t = 1.0, value_name = "S")]

@@ -1,23 +1,23 @@
 //! Which CPUs the shards are pinned to, held against the machine: threads of one core, NUMA nodes,
-//! and the CPUs that take the interrupts of disk and network.
+//! and the CPUs that the interrupts of disk and network go to.
 
 use std::path::{Path, PathBuf};
 
 use crate::settings::cpus::{parse_list, write_list};
 
-/// A CPU counts for a device when it took at least this share of its interrupts, percent.
-const SHARE_MIN_PERCENT: u64 = 10;
-/// Devices with fewer interrupts than this since the start do not matter.
+/// Lines with fewer interrupts than this since the start do not matter.
 const INTERRUPTS_MIN: u64 = 1000;
 
-/// The CPUs that take a device's interrupts.
+/// One line of a device's interrupts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interrupts {
     /// The line's name, e.g. `nvme0q1`.
     pub name: String,
     /// Its number under `/proc/irq`.
     pub number: u32,
-    /// CPUs, ascending.
+    /// Since the start.
+    pub count: u64,
+    /// Where they go now, ascending.
     pub cpus: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Layout {
             nodes.clear();
         }
         let lines = std::fs::read_to_string(root.join("proc/interrupts")).unwrap_or_default();
-        let interrupts = read_interrupts(&lines);
+        let interrupts = read_interrupts(&lines, &root.join("proc/irq"));
         let of = |devices: &[String]| {
             let belongs = |line: &&Interrupts| devices.iter().any(|name| is_of(&line.name, name));
             interrupts.iter().filter(belongs).cloned().collect()
@@ -78,7 +78,8 @@ impl Layout {
         };
         let mut advice = Vec::new();
         for group in &self.siblings {
-            if used_of(group).len() > 1 {
+            let sharing = shards.iter().filter(|cpus| cpus.iter().any(|cpu| group.contains(cpu)));
+            if sharing.count() > 1 {
                 advice.push(Advice {
                     value: format!("CPUs {} are threads of one core", write_list(group)),
                     remedy: "give each shard a core: name one of them in shards.cpus".to_owned(),
@@ -92,20 +93,9 @@ impl Layout {
                 remedy: "keep them on the node that disk and network are attached to".to_owned(),
             });
         }
-        for line in &self.network {
-            let taken = used_of(&line.cpus);
-            if !taken.is_empty() {
-                let Interrupts { name, number, .. } = line;
-                advice.push(Advice {
-                    value: format!("network interrupts ({name}) come to shards on CPU {taken:?}"),
-                    remedy: format!(
-                        "move them: stop irqbalance, write other CPUs into \
-                         /proc/irq/{number}/smp_affinity_list"
-                    ),
-                });
-            }
-        }
+        advice.extend(self.network_advice(&used));
         if let [line] = &*self.disk
+            && line.count >= INTERRUPTS_MIN
             && used_of(&line.cpus).is_empty()
         {
             let (name, cpus) = (&line.name, write_list(&line.cpus));
@@ -119,6 +109,24 @@ impl Layout {
             });
         }
         advice
+    }
+
+    /// All network interrupts that go to shards' CPUs, in one.
+    fn network_advice(&self, used: &[usize]) -> Option<Advice> {
+        let meets = |line: &&Interrupts| {
+            line.count >= INTERRUPTS_MIN && line.cpus.iter().any(|cpu| used.contains(cpu))
+        };
+        let lines: Vec<&Interrupts> = self.network.iter().filter(meets).collect();
+        let first = lines.first()?;
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        Some(Advice {
+            value: format!("network interrupts come to shards' CPUs ({})", names.join(", ")),
+            remedy: format!(
+                "keep some CPUs for them: stop irqbalance, write those into \
+                 /proc/irq/{}/smp_affinity_list and so on",
+                first.number
+            ),
+        })
     }
 }
 
@@ -140,25 +148,30 @@ fn lists(dir: &Path, prefix: &str, file: &str) -> Vec<Vec<usize>> {
     found
 }
 
-/// The lines of `/proc/interrupts` that have a number and matter.
-fn read_interrupts(text: &str) -> Vec<Interrupts> {
+/// The lines of `/proc/interrupts` that have a number, but for those of a device's settings.
+fn read_interrupts(text: &str, lines_dir: &Path) -> Vec<Interrupts> {
     let mut lines = text.lines();
     let columns = lines.next().map_or(0, |head| head.split_whitespace().count());
-    lines.filter_map(|line| read_line(line, columns)).collect()
+    lines.filter_map(|line| read_line(line, columns, lines_dir)).collect()
 }
 
-fn read_line(line: &str, columns: usize) -> Option<Interrupts> {
+fn read_line(line: &str, columns: usize, lines_dir: &Path) -> Option<Interrupts> {
     let (number, rest) = line.split_once(':')?;
-    let number = number.trim().parse().ok()?;
+    let number: u32 = number.trim().parse().ok()?;
     let words: Vec<&str> = rest.split_whitespace().collect();
-    let counts: Vec<u64> = words.iter().take(columns).filter_map(|word| word.parse().ok()).collect();
-    let all: u64 = counts.iter().sum();
-    if all < INTERRUPTS_MIN || counts.len() < columns {
+    let counts: Vec<u64> =
+        words.iter().take(columns).filter_map(|word| word.parse().ok()).collect();
+    let name = (*words.last()?).to_owned();
+    // Changes of settings and NVMe's administration come here, no data.
+    if counts.len() < columns || name.ends_with("-config") || name.ends_with("q0") {
         return None;
     }
-    let share = |count: &u64| count * 100 >= all * SHARE_MIN_PERCENT;
-    let cpus = counts.iter().enumerate().filter(|(_, count)| share(count)).map(|(cpu, _)| cpu);
-    Some(Interrupts { name: (*words.last()?).to_owned(), number, cpus: cpus.collect() })
+    // The counts are since the start; where they go may have been changed since.
+    let goes = lines_dir.join(number.to_string()).join("effective_affinity_list");
+    let told = std::fs::read_to_string(goes).ok().and_then(|text| parse_list(text.trim()).ok());
+    let took = counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(cpu, _)| cpu);
+    let cpus = told.unwrap_or_else(|| took.collect());
+    Some(Interrupts { name, number, count: counts.iter().sum(), cpus })
 }
 
 /// Whether an interrupt's name is one of a device's: `virtio1-req.0`, `nvme0q1`, `eth0-Tx-Rx-0`,
@@ -192,9 +205,10 @@ mod tests {
 
     const INTERRUPTS: &str = "           CPU0       CPU1       CPU2       CPU3
  24:          1          0          0          0  IO-APIC   5-edge      ACPI:Ged
- 36:          0      51512          0          0 PCI-MSIX-0000:00:02.0   1-edge      virtio1-req.0
- 38:          0          0      19424       3000 PCI-MSIX-0000:00:03.0   1-edge      virtio2-input.0
- 39:          0          0      19424          0 PCI-MSIX-0000:00:13.0   1-edge      virtio12-input.0
+ 35:          0          0          1          0 PCI-MSIX 0-edge      virtio1-config
+ 36:          0      51512          0          0 PCI-MSIX 1-edge      virtio1-req.0
+ 38:          0          0      19424       3000 PCI-MSIX 1-edge      virtio2-input.0
+ 39:          0          0      19424          0 PCI-MSIX 1-edge      virtio12-input.0
 NMI:          0          0          0          0   Non-maskable interrupts
 ";
 
@@ -203,7 +217,7 @@ NMI:          0          0          0          0   Non-maskable interrupts
         std::fs::write(path, text).unwrap();
     }
 
-    /// Two cores of two threads on two nodes; a disk on CPU 1, a network device on CPUs 2 and 3.
+    /// Two cores of two threads on two nodes; a disk on CPU 1, a network device on CPU 3.
     fn machine(root: &Path) {
         for (cpu, siblings) in ["0,2", "1,3", "0,2", "1,3"].iter().enumerate() {
             let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -213,6 +227,8 @@ NMI:          0          0          0          0   Non-maskable interrupts
         write(&root.join("sys/devices/system/node/node0/cpulist"), "0,2\n");
         write(&root.join("sys/devices/system/node/node1/cpulist"), "1,3\n");
         write(&root.join("proc/interrupts"), INTERRUPTS);
+        // Moved since most of them came.
+        write(&root.join("proc/irq/38/effective_affinity_list"), "3\n");
         for (entry, device) in [("sys/block/vda", "virtio1"), ("sys/class/net/eth0", "virtio2")] {
             let real = root.join("sys/devices/pci").join(device);
             std::fs::create_dir_all(&real).unwrap();
@@ -223,21 +239,22 @@ NMI:          0          0          0          0   Non-maskable interrupts
     }
 
     /// The files of a machine become its layout. Broken if a device is taken for another whose name
-    /// begins alike, or a line that hardly ever fires counts.
+    /// begins alike, or interrupts count where they went before they were moved.
     #[test]
     fn a_machine_is_read() {
         let root = tempfile::tempdir().unwrap();
         machine(root.path());
-        let line = |name: &str, number, cpus: &[usize]| Interrupts {
+        let line = |name: &str, number, count, cpus: &[usize]| Interrupts {
             name: name.to_owned(),
             number,
+            count,
             cpus: cpus.to_vec(),
         };
         let expected = Layout {
             siblings: vec![vec![0, 2], vec![1, 3]],
             nodes: vec![vec![0, 2], vec![1, 3]],
-            disk: vec![line("virtio1-req.0", 36, &[1])],
-            network: vec![line("virtio2-input.0", 38, &[2, 3])],
+            disk: vec![line("virtio1-req.0", 36, 51512, &[1])],
+            network: vec![line("virtio2-input.0", 38, 22424, &[3])],
         };
         assert_eq!(Layout::read(root.path(), Some("vda")), expected);
         assert_eq!(Layout::read(&root.path().join("none"), Some("vda")), Layout::default());
@@ -258,8 +275,10 @@ NMI:          0          0          0          0   Non-maskable interrupts
         assert_eq!(values(&[&[0]]), away);
         let both = values(&[&[1], &[3]]);
         assert_eq!(both[0], "CPUs 1,3 are threads of one core");
-        assert_eq!(both[1], "network interrupts (virtio2-input.0) come to shards on CPU [3]");
+        assert_eq!(both[1], "network interrupts come to shards' CPUs (virtio2-input.0)");
         assert_eq!(both.len(), 2);
+        // One shard may move between the threads of a core.
+        assert_eq!(values(&[&[1, 3]]).len(), 1, "only the network's interrupts");
         assert_eq!(values(&[&[0], &[1]]), ["the shards span NUMA nodes (0,2; 1,3)"]);
     }
 }

@@ -261,7 +261,8 @@ pub const KEYS: &[Key] = &[
         name: "limits.connection_in_flight",
         kind: Kind::Number { min: 1, max: 65_536 },
         fallback: Fallback::Number(1024),
-        doc: "Unanswered requests allowed on one connection; more are answered with Busy.",
+        doc: "Unanswered requests allowed on one connection; some more get Busy, then the \
+              connection waits.",
     },
     Key {
         name: "limits.shard_in_flight",

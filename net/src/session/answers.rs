@@ -43,7 +43,7 @@ pub struct Answers {
     unsent_max_bytes: usize,
     requests_in_flight: u32,
     bytes_in_flight: u32,
-    /// Requests refused over a limit since the last answer, and how many may be.
+    /// Requests refused over a limit, less one for each answer since, and how many may be.
     refusals: u32,
     refusals_max: u32,
 }
@@ -87,7 +87,7 @@ impl Answers {
         self.requests_in_flight = released.expect("a ticket is a request in flight");
         let released = self.bytes_in_flight.checked_sub(cost_bytes);
         self.bytes_in_flight = released.expect("a ticket's bytes are in flight");
-        self.refusals = 0;
+        self.refusals = self.refusals.saturating_sub(1);
         let before = self.out.len();
         encode(&mut self.out, correlation);
         debug_assert!(self.out.len() > before, "an answer is a frame");
@@ -164,7 +164,12 @@ impl Answers {
     /// over its limit and an answer is still to come.
     pub(super) const fn is_full(&self) -> bool {
         let refused_enough = self.refusals >= self.refusals_max && self.requests_in_flight > 0;
-        refused_enough || self.unsent_bytes() > self.unsent_max_bytes
+        refused_enough || !self.is_read()
+    }
+
+    /// Whether the client takes its answers.
+    pub(super) const fn is_read(&self) -> bool {
+        self.unsent_bytes() <= self.unsent_max_bytes
     }
 
     pub(super) fn check(&self) {

@@ -68,7 +68,7 @@ pub enum Flow {
     /// Read from the socket; send what is unsent.
     Read,
     /// Do not read; send what is unsent. When [`Session::flow`] says [`Flow::Read`] again after
-    /// [`Answers::sent`], call [`Session::resume`] before reading.
+    /// [`Answers::sent`] or an answer, call [`Session::resume`] before reading.
     Pause,
     /// The client asked for this shard: hand socket and session to its thread, which calls
     /// [`Session::serve_at`]. A driver that cannot hand over calls it with its own shard.
@@ -146,7 +146,7 @@ impl Session {
         }
         (self.role, self.epoch) = (role, epoch);
         self.leader = leader.into();
-        if self.phase == Phase::Serving && !self.answers.is_full() {
+        if self.phase == Phase::Serving && self.answers.is_read() {
             standing.encode(self.answers.out());
         }
     }

@@ -5,7 +5,7 @@ use duolog_engine::append::AppendView;
 use duolog_engine::ids::{LeaseEpoch, Lsn, Revision, ShardId, StreamId};
 use duolog_engine::shard::{Actions, Event, Outcome, RequestId, StreamEnd};
 use duolog_net::limits::answer_body_max_bytes;
-use duolog_net::session::{Request, Session, Settings, Ticket};
+use duolog_net::session::{Flow, Request, Session, Settings, Ticket};
 use duolog_net::wire::{
     Appended, ErrorCode, ErrorFrame, FrameBuffer, Hello, Message, NodeRole, Standing, StreamPage,
     StreamSpan, StreamTail,
@@ -104,7 +104,7 @@ impl World {
             return; // of a connection that has ended
         }
         let mut asked = Vec::new();
-        guest.session.receive(bytes, &mut |ticket, request, _| {
+        let flow = guest.session.receive(bytes, &mut |ticket, request, _| {
             let request = match request {
                 Request::Append(body) => Asked::Append(body.to_vec()),
                 Request::ReadStream(read) => Asked::Read(read.stream.to_owned()),
@@ -113,6 +113,7 @@ impl World {
             asked.push((ticket, request));
         });
         guest.session.check();
+        assert!(flow != Flow::Pause, "a client here stays within its limits and takes its answers");
         for (ticket, request) in asked {
             match request {
                 Asked::Append(body) => self.take_append(node, client, ticket, &body),

@@ -46,25 +46,29 @@ pub fn text(figures: &Figures<'_>, systems: &[&SystemResult]) -> String {
     let peers: Vec<_> = systems.iter().copied().filter(|system| !is_duolog(system)).collect();
     let mut text = String::new();
     let mut missed = Vec::new();
-    let mut met = 0;
+    let (mut met, mut unmeasured) = (0, 0);
     for target in TARGETS {
         let mut table = Table::new(headings(&duologs));
         for connections in figures.connections() {
             let best = figures.best(&peers, *connections, target.figure, target.better);
-            let Some((peer, best)) = best else { continue };
+            let Some((peer, best)) = best else {
+                unmeasured += duologs.len();
+                continue;
+            };
             let mut cells =
                 vec![connections.to_string(), format!("{} ({})", number(best), peer.title)];
             for duolog in &duologs {
                 let own = figures.spread(&duolog.id, *connections, target.figure);
                 let Some(own) = own.filter(|_| best > 0.0) else {
-                    cells.push("-".to_owned());
+                    cells.push("not measured".to_owned());
+                    unmeasured += 1;
                     continue;
                 };
                 let ratio = own.median / best;
                 let is_met = (target.is_met)(ratio);
                 let mark = if is_met { "met" } else { "missed" };
                 cells.push(format!("{} x, {mark}", number(ratio)));
-                met += u32::from(is_met);
+                met += usize::from(is_met);
                 if !is_met {
                     let (title, name, words) = (&duolog.title, target.name, target.words);
                     let ratio = number(ratio);
@@ -79,7 +83,7 @@ pub fn text(figures: &Figures<'_>, systems: &[&SystemResult]) -> String {
         }
         text += &format!("{}:\n\n{}\n", target.heading, table.text());
     }
-    text + &verdict(met, &missed)
+    text + &verdict(met, unmeasured, &missed)
 }
 
 fn headings(duologs: &[&SystemResult]) -> Vec<String> {
@@ -87,10 +91,18 @@ fn headings(duologs: &[&SystemResult]) -> Vec<String> {
     fixed.into_iter().chain(duologs.iter().map(|duolog| duolog.title.clone())).collect()
 }
 
-fn verdict(met: u32, missed: &[String]) -> String {
-    let all = met as usize + missed.len();
-    if missed.is_empty() {
+fn verdict(met: usize, unmeasured: usize, missed: &[String]) -> String {
+    let all = met + unmeasured + missed.len();
+    let unmeasured = match unmeasured {
+        0 => String::new(),
+        count => format!("{count} of {all} targets were not measured.\n"),
+    };
+    if missed.is_empty() && met == all && all > 0 {
         return format!("All {all} targets are met.\n");
     }
-    format!("{} of {all} targets are missed:\n\n{}", missed.len(), missed.concat())
+    let missed = match missed.len() {
+        0 => String::new(),
+        count => format!("{count} of {all} targets are missed:\n\n{}", missed.concat()),
+    };
+    format!("{unmeasured}{missed}")
 }

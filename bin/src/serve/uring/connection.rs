@@ -47,7 +47,7 @@ pub(super) struct Connection {
     misses: Cell<u32>,
     /// It is in the list of connections that are or were hot.
     pub warm: Cell<bool>,
-    /// It was hot and not in the list to sweep at the last tick, and at no sweep since.
+    /// It was hot at the last tick, and no sweep has looked at it since.
     waited: Cell<bool>,
     reader: RefCell<Option<Waker>>,
 }
@@ -83,7 +83,12 @@ impl Connection {
 
     /// Sends what is unsent without waiting; a task takes over what the socket does not take.
     pub(super) fn send(self: &Rc<Self>, shard: &Rc<ShardLoop>) {
-        if self.dead.get() || self.flushing.get() {
+        if self.dead.get() {
+            return;
+        }
+        if self.flushing.get() {
+            // An answer can end a pause also while earlier ones are stuck.
+            self.changed.ring();
             return;
         }
         if !self.send_now(shard.now_us()) && !self.dead.get() {
@@ -204,10 +209,10 @@ impl Connection {
         self.misses.set(0);
     }
 
-    /// Whether it was hot and out of the sweeps' reach at this tick and the one before, and no
-    /// sweep has looked at it between.
+    /// Whether it was hot at this tick and the one before, and no sweep has looked at it between:
+    /// it is in the list of a shard that does not sweep, or not in the list at all.
     pub(super) fn waits_long(&self) -> bool {
-        let waits = self.hot.get() && !self.listed.get();
+        let waits = self.hot.get();
         self.waited.replace(waits) && waits
     }
 

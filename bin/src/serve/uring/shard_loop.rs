@@ -236,8 +236,6 @@ impl ShardLoop {
         self.send_dirty();
         publish(&self.inbox().gauge, &self.shard.borrow());
         self.after_step();
-        let work = self.requests.borrow().len() as u64 + u64::from(self.works_for_the_pair());
-        self.inbox().work.store(work, Ordering::Relaxed);
         self.flush_soon();
     }
 
@@ -435,7 +433,8 @@ impl ShardLoop {
         if unsent || !actions.list.is_empty() {
             self.perform(actions);
         } else {
-            // The ordinary append: the flush that follows performs for all that were taken.
+            // The ordinary append: the flush that follows, or the end of the write that it waits
+            // for, performs for all that were taken.
             self.actions.replace(actions);
             self.flush_soon();
         }
@@ -443,11 +442,13 @@ impl ShardLoop {
         flow
     }
 
-    /// Wakes the committer when there is something for a block.
+    /// Wakes the committer when there is something for a block, and tells the watchdog.
     fn flush_soon(&self) {
         if self.shard.borrow().wants_flush() {
             self.committer.ring();
         }
+        let work = self.requests.borrow().len() as u64 + u64::from(self.works_for_the_pair());
+        self.inbox().work.store(work, Ordering::Relaxed);
         self.tick();
     }
 }

@@ -6,9 +6,10 @@
 //! answers are sent, one sweep reads all such sockets without waiting, straight into the next
 //! block. A hot connection is always in one of two states: it has a request in flight, whose answer
 //! puts it into the list, or it is in the list. The list is emptied, and every reader armed again,
-//! before the shard has no write in flight and nothing to write (invariant Q4): also the readers
-//! whose requests wait for something else than a block, a segment or another shard. While the
-//! shard is busy, a tick finds those.
+//! before a shard with everything committed has no write in flight and nothing to write (invariant
+//! Q4): also the readers whose requests wait for something else than a block, a segment or another
+//! shard. Where that does not come, because the shard is busy or waits for its second copy, a tick
+//! finds those that no sweep has looked at.
 //!
 //! With `shards.spin_us` a shard does the same for few clients, and lingers: it goes on looking at
 //! their sockets for that long before it sleeps, so that no core has to be woken for the next
