@@ -355,3 +355,88 @@ impl Run {
         Ok(Self { number, stop, go, lives: Vec::new() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::link::read_message;
+    use super::*;
+
+    /// A worker on a port of its own; ends with the tests.
+    fn worker(token: Option<Token>) -> SocketAddr {
+        let (told, tells) = mpsc::channel();
+        let settings = ServiceSettings { listen: "127.0.0.1:0".to_owned(), once: false, token };
+        thread::spawn(move || serve(&settings, |line| drop(told.send(line.to_owned()))));
+        let line = tells.recv().unwrap();
+        line.strip_prefix("listening on ").unwrap().parse().unwrap()
+    }
+
+    fn say(socket: &mut TcpStream, ask: &Ask) -> Reply {
+        write_message(socket, ask, ASK_MAX_BYTES).unwrap();
+        hear(socket)
+    }
+
+    /// The next message that is not only a sign of life.
+    fn hear(socket: &mut TcpStream) -> Reply {
+        loop {
+            match read_message(socket, REPLY_MAX_BYTES).unwrap() {
+                Reply::Alive { .. } => {}
+                reply => return reply,
+            }
+        }
+    }
+
+    fn prepare(first_thread: u32, thread_count: u32) -> Ask {
+        // Nobody listens there: a share that is taken fails with other words.
+        let nowhere = "127.0.0.1:1".parse().unwrap();
+        let plain = Settings::appends(nowhere, 4, 1, Duration::from_secs(1));
+        let settings = Box::new(Settings { threads: 2, ..plain });
+        Ask::Prepare { settings, first_thread, thread_count }
+    }
+
+    /// A share lies within the run. Broken if a worker takes on threads that the run does not have,
+    /// whose connections and streams would be those of others, or no thread at all.
+    #[test]
+    fn a_share_outside_of_the_run_is_refused() {
+        let addr = worker(None);
+        for (first, count) in [(0, 0), (0, 3), (1, 2), (2, 1), (u32::MAX, 1), (1, u32::MAX)] {
+            let mut socket = TcpStream::connect(addr).unwrap();
+            assert!(matches!(hear(&mut socket), Reply::Hello { needs_token: false, .. }));
+            let join = Ask::Join { version: Version::ours(), proof: None };
+            assert!(matches!(say(&mut socket, &join), Reply::Welcome));
+            let reply = say(&mut socket, &prepare(first, count));
+            assert!(matches!(reply, Reply::Refused { .. }), "{first}+{count}: {reply:?}");
+        }
+        let mut socket = TcpStream::connect(addr).unwrap();
+        hear(&mut socket);
+        say(&mut socket, &Ask::Join { version: Version::ours(), proof: None });
+        let reply = say(&mut socket, &prepare(1, 1));
+        assert!(matches!(reply, Reply::Failed { unreachable: true, .. }), "{reply:?}");
+    }
+
+    /// Nothing is done for somebody who has not shown that he knows the token. Broken if a proof
+    /// that is none, or that was made for another connection, or none at all, is welcome.
+    #[test]
+    fn whoever_has_no_proof_is_refused() {
+        let token = Token::new("0123456789abcdef").unwrap();
+        let addr = worker(Some(token.clone()));
+        let greeted = || {
+            let mut socket = TcpStream::connect(addr).unwrap();
+            match hear(&mut socket) {
+                Reply::Hello { nonce, needs_token: true, .. } => (socket, nonce),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (mut socket, old_nonce) = greeted();
+        let reply = say(&mut socket, &prepare(0, 1));
+        assert!(matches!(reply, Reply::Refused { .. }), "{reply:?}");
+        for proof in [None, Some("00".repeat(32)), Some(token.prove(&old_nonce))] {
+            let (mut socket, _) = greeted();
+            let reply = say(&mut socket, &Ask::Join { version: Version::ours(), proof });
+            assert!(matches!(reply, Reply::Refused { .. }), "{reply:?}");
+        }
+        let (mut socket, nonce) = greeted();
+        let proof = Some(token.prove(&nonce));
+        let reply = say(&mut socket, &Ask::Join { version: Version::ours(), proof });
+        assert!(matches!(reply, Reply::Welcome), "{reply:?}");
+    }
+}
