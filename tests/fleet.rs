@@ -84,16 +84,18 @@ fn two_workers_are_one_run() {
 
 /// Promised: who does not know the token is refused, and no worker that others can reach is without
 /// one. Provoked: another token, none, the right one; a listener for everybody.
-/// Broken: a run that should not be, or one that should.
+/// Broken: a run that should not be, one that fails, or a token in the written result.
 #[test]
 fn a_worker_with_a_token_works_for_those_who_know_it() {
     let scratch = scratch();
     let server = ServerOptions::new(scratch.path().join("data")).start();
     let address = server.address().to_string();
     let worker = Worker::start(&[], &[("DUOLOG_BENCH_TOKEN", TOKEN)]);
+    let out = scratch.path().join("out");
     let attempt = |token: &str| {
-        let load = "append --connections 2 --duration 100ms --warm-up 0s";
-        let mut line = line(&[&worker], &address, load);
+        let out = out.to_str().expect("a plain path");
+        let load = format!("append --connections 2 --duration 100ms --warm-up 0s --out {out}");
+        let mut line = line(&[&worker], &address, &load);
         line.splice(2..2, [format!("--token={token}")].into_iter().filter(|_| !token.is_empty()));
         run(&line)
     };
@@ -101,6 +103,11 @@ fn a_worker_with_a_token_works_for_those_who_know_it() {
     fails(&attempt(""), "wants a token");
     fails(&attempt("short"), "at least 16");
     assert_eq!(attempt(TOKEN).code, Some(0));
+    let written = |name: &str| std::fs::read_to_string(out.join(name)).expect("a file of a result");
+    let files = ["result.json", "report.html"].map(written);
+    for file in &files {
+        assert!(file.contains("--token=…") && !file.contains(TOKEN), "{file}");
+    }
     assert!(!worker.process.errors().contains(TOKEN));
     let open = run(&["bench", "worker", "--listen", "0.0.0.0:0"]);
     fails(&open, "--token");

@@ -19,6 +19,10 @@ use crate::generator::report::Report;
 use crate::generator::tally::Tally;
 use crate::generator::time_line::TimeLine;
 
+/// The option whose value nobody else is to know, and what is written down instead.
+const SECRET_OPTION: &str = "--token";
+const BLANK: &str = "…";
+
 /// A result in the making.
 #[derive(Debug)]
 pub struct Recording {
@@ -112,7 +116,9 @@ impl Recording {
             schema_version: SCHEMA_VERSION,
             started_at: moment::rfc3339(self.started),
             ended_at: moment::rfc3339(moment::now()),
-            command: std::env::args().collect(),
+            command: without_secrets(
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()),
+            ),
             program: Build::from(self.program),
             server: self.server,
             host: self.host,
@@ -129,7 +135,49 @@ impl Recording {
     }
 }
 
+/// A command line for everybody's eyes: results are passed on, and a token opens every worker that
+/// was given the same.
+fn without_secrets(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut is_announced = false;
+    let mut blanked = Vec::new();
+    for word in words {
+        let value = word.strip_prefix(SECRET_OPTION);
+        let was_announced = is_announced;
+        // A value that looks like the option is one all the same.
+        is_announced = !was_announced && value == Some("");
+        blanked.push(match value {
+            _ if was_announced => BLANK.to_owned(),
+            Some(value) if value.starts_with('=') => format!("{SECRET_OPTION}={BLANK}"),
+            _ => word,
+        });
+    }
+    blanked
+}
+
 fn disk(dir: &Path) -> Result<Probe, ResultError> {
     let failed = |error| ResultError::Probe { dir: dir.to_path_buf(), error };
     Probe::disk(dir).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A result is passed on to others. Broken if the token goes with it, in either way of writing
+    /// it, or if any other word is lost.
+    #[test]
+    fn a_recorded_command_line_has_no_token() {
+        let blanked =
+            |line: &str| without_secrets(line.split_whitespace().map(str::to_owned)).join(" ");
+        for (line, recorded) in [
+            ("d bench run --token abc --out x", "d bench run --token … --out x"),
+            ("d bench run --token=abc --out=x", "d bench run --token=… --out=x"),
+            ("d --token= x", "d --token=… x"),
+            ("d --token --token x", "d --token … x"),
+            ("d --token a --token b", "d --token … --token …"),
+            ("d --tokens x --key --token", "d --tokens x --key --token"),
+        ] {
+            assert_eq!(blanked(line), recorded);
+        }
+    }
 }
