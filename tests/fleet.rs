@@ -108,6 +108,8 @@ fn a_worker_with_a_token_works_for_those_who_know_it() {
     for file in &files {
         assert!(file.contains("--token=…") && !file.contains(TOKEN), "{file}");
     }
+    let document: serde_json::Value = serde_json::from_str(&files[0]).expect("a document");
+    assert_eq!(document["fleet"]["workers"][0]["worker"], *worker.address);
     assert!(!worker.process.errors().contains(TOKEN));
     let open = run(&["bench", "worker", "--listen", "0.0.0.0:0"]);
     fails(&open, "--token");

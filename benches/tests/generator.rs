@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use duolog_benches::generator::clock::Clock;
+use duolog_benches::generator::time_line::Reading;
 use duolog_benches::generator::{
-    self, Arrivals, Expectation, ReadMode, Report, RunError, Settings, Workload,
+    self, Arrivals, Expectation, Observer, ReadMode, Report, RunError, Settings, Workload,
 };
+use duolog_benches::results::Watch;
 use duolog_engine::append::Expect;
 use duolog_engine::ids::{ClusterId, Hlc, LeaseEpoch, Lsn, NodeId, Revision, ShardId};
 use duolog_net::wire::{
@@ -375,4 +378,46 @@ fn a_replay_is_all_pages_of_a_stream() {
     assert_eq!(report.errors, 0);
     assert!(report.latency_us.min >= Some(15_000.0), "{report:?}");
     assert!(report.page_bytes_per_s >= Some(0.0));
+}
+
+/// An observer that is kept waiting for so long at the end of the window.
+struct Kept(Duration);
+
+impl Observer for Kept {
+    fn begins(&mut self, _: u64) {}
+
+    fn goes_on(&mut self, _: f64, _: Reading) {}
+
+    fn ends(&mut self, _: u64) {
+        std::thread::sleep(self.0);
+    }
+}
+
+/// Two loads of one clock tell how long the server was asked nothing between them, which a recovery
+/// counts. Broken if a load ends when its observer has done, which waits for the same server.
+#[test]
+fn a_load_ends_with_its_window_however_long_its_observer_takes() {
+    let addr = serve(Manner::default());
+    let settings = Settings { warm_up: Duration::from_millis(100), ..settings(addr) };
+    let (clock, late) = (Clock::start(), Duration::from_millis(700));
+    let [over, after] = [late, Duration::ZERO]
+        .map(|late| generator::measure_watched(&settings, clock, &mut Kept(late)).unwrap().window);
+    assert_eq!(over.end_ns - over.start_ns, 600_000_000, "{over:?}");
+    assert_eq!(over.start_ns - over.load_ns, 100_000_000, "{over:?}");
+    let gap_ns = after.load_ns - over.end_ns;
+    assert!((700_000_000..5_000_000_000).contains(&gap_ns), "{gap_ns} ns");
+}
+
+/// A server that does not tell its status costs its observer a bounded time: a coordinator of
+/// workers is silent meanwhile. Broken if the observer waits as long as it likes.
+#[test]
+fn a_watch_waits_no_longer_than_it_is_told() {
+    let addr = serve(Manner { answers: Answers::Nothing, ..Manner::default() });
+    let watch = Watch::new(addr, Duration::from_secs(1));
+    let mut watch = watch.with_patience(Duration::from_millis(200));
+    let clock = Clock::start();
+    watch.begins(0);
+    watch.ends(0);
+    let took_ns = clock.now_ns();
+    assert!((200_000_000..5_000_000_000).contains(&took_ns), "{took_ns} ns");
 }

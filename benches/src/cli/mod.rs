@@ -38,8 +38,8 @@ use crate::generator::RunError;
 use crate::limits::LimitsError;
 use crate::pair::{PairError, Store};
 use crate::results::{Program, ResultError};
-use crate::sweep::SweepError;
 use crate::sweep::search::NoKnee;
+use crate::sweep::{SweepError, WrongSetting};
 use crate::uring::skeleton::SkeletonError;
 
 /// The commands behind `duolog bench`.
@@ -100,6 +100,9 @@ pub enum BenchError {
     /// The token of workers.
     #[error(transparent)]
     Token(#[from] ShortToken),
+    /// A setting of the sweep.
+    #[error(transparent)]
+    Sweep(#[from] WrongSetting),
     /// The server has no knee.
     #[error(transparent)]
     NoKnee(#[from] NoKnee),
@@ -141,6 +144,7 @@ impl BenchError {
                 | Self::Comparison(_)
                 | Self::Result(ResultError::Form { .. } | ResultError::Probe { .. })
                 | Self::Token(_)
+                | Self::Sweep(_)
                 | Self::Run(RunError::Settings(_))
                 | Self::Limits(LimitsError::Rounds(_) | LimitsError::Run(RunError::Settings(_)))
                 | Self::Skeleton(SkeletonError::WritesInFlight(_))
@@ -166,6 +170,7 @@ impl BenchError {
 impl From<SweepError<Self>> for BenchError {
     fn from(error: SweepError<Self>) -> Self {
         match error {
+            SweepError::Setting(error) => error.into(),
             SweepError::NoKnee(error) => error.into(),
             SweepError::Load(error) => error,
         }
@@ -222,13 +227,13 @@ fn run_alone(command: &BenchCommand, program: Program) -> Result<String, BenchEr
     match command {
         BenchCommand::Pair(_) | BenchCommand::Compare(_) => Ok(String::new()),
         BenchCommand::Append(arguments) => {
-            record::run(arguments.settings()?, &arguments.load, program, Source::Here)
+            record::run(arguments.settings()?, &arguments.load, program, Source::here())
         }
         BenchCommand::Read(arguments) => {
-            record::run(arguments.settings()?, &arguments.load, program, Source::Here)
+            record::run(arguments.settings()?, &arguments.load, program, Source::here())
         }
         BenchCommand::Mixed(arguments) => {
-            record::run(arguments.settings()?, &arguments.load, program, Source::Here)
+            record::run(arguments.settings()?, &arguments.load, program, Source::here())
         }
         BenchCommand::Run(arguments) => {
             let settings = arguments.load.settings()?;
@@ -378,5 +383,24 @@ mod tests {
         let error = run_alone(&parsed.command, PROGRAM).unwrap_err();
         assert!(error.is_usage());
         assert_eq!(error.to_string(), "--connections is 0: give 1 to 65536");
+    }
+
+    /// A sweep takes many minutes and its overload comes last. Broken if a setting of that is only
+    /// looked at when it is its turn: then the error here would be that nobody listens.
+    #[test]
+    fn a_sweep_is_checked_to_its_last_load_before_anything_starts() {
+        for (flags, words) in [
+            ("--overload-in-flight 0", "--overload-in-flight: --in-flight is 0"),
+            ("--overload-in-flight 5000", "--in-flight is 5000: give 1 to 4096"),
+            ("--expect exact --streams 64 --overload-in-flight 2", "at least 128 streams"),
+            ("--sweep-step 50ms", "--sweep-step: --duration (ms) is 50"),
+            ("--sweep-step 10h", "--sweep-step: --duration (ms) is 144000000"),
+        ] {
+            let line = format!("bench append --addr 127.0.0.1:1 --sweep {flags}");
+            let parsed = Line::try_parse_from(line.split_whitespace()).unwrap();
+            let error = run_alone(&parsed.command, PROGRAM).unwrap_err();
+            assert!(error.is_usage(), "{flags}: {error}");
+            assert!(error.to_string().contains(words), "{flags}: {error}");
+        }
     }
 }

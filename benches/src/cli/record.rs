@@ -9,9 +9,10 @@ use super::load::LoadArgs;
 use super::source::Source;
 use super::{BenchError, json, tell};
 use crate::fleet::FleetReport;
-use crate::generator::{self, Report, Settings};
+use crate::generator::{self, Measured, Report, Settings};
 use crate::results::cost::ServerCost;
 use crate::results::document::CurvePoint;
+use crate::results::sweep_note::SweepNote;
 use crate::results::{self, Program, Recording, Run, Watch};
 use crate::sweep::{self, Load, SweepSettings};
 
@@ -49,19 +50,23 @@ pub(super) fn run(
 ) -> Result<String, BenchError> {
     let settings = source.whole(settings);
     settings.check().map_err(generator::RunError::from)?;
+    let sweep = arguments.sweep.settings(settings.in_flight);
+    sweep.iter().try_for_each(|sweep| sweep.check(&settings))?;
     let result = &arguments.result;
     let recording = result
         .out
         .as_ref()
         .map(|_| Recording::begin(program, settings.addr, result.dir.as_deref()));
     let recording = recording.transpose()?;
-    let (load, curve, mut text) = match arguments.sweep.settings(settings.in_flight) {
+    let Found { load, sweep, curve, mut text } = match sweep {
         None => one(&settings, arguments, &mut source)?,
         Some(sweep) => many(&settings, &sweep, result, &mut source)?,
     };
     if let (Some(recording), Some(out)) = (recording, &result.out) {
-        let Load { report, tallies, cost } = &load;
-        let recorded = recording.finish(&Run { report, tallies, cost, curve: &curve })?;
+        let Load { report, tallies, cost, fleet, .. } = &load;
+        let (curve, sweep, fleet) = (&*curve, sweep.as_ref(), fleet.as_ref());
+        let run = Run { report, tallies, cost, curve, sweep, fleet };
+        let recorded = recording.finish(&run)?;
         results::write(out, &recorded)?;
         if !result.json {
             for warning in &recorded.document.warnings {
@@ -73,8 +78,15 @@ pub(super) fn run(
     Ok(text)
 }
 
-/// A load, the points of its curve, and the text about it.
-type Found = (Load, Vec<CurvePoint>, String);
+/// What is written down, and what is printed.
+struct Found {
+    /// The run, or the one that stands for a sweep.
+    load: Load,
+    sweep: Option<SweepNote>,
+    /// Of a sweep.
+    curve: Vec<CurvePoint>,
+    text: String,
+}
 
 fn one(
     settings: &Settings,
@@ -82,7 +94,7 @@ fn one(
     source: &mut Source,
 ) -> Result<Found, BenchError> {
     let load = measure(settings, source)?;
-    let (report, cost, fleet) = (&load.report, &load.cost, source.fleet());
+    let (report, cost, fleet) = (&load.report, &load.cost, load.fleet.as_ref());
     let text = if arguments.result.json {
         json(&Printed { report, server_cost: cost, fleet })?
     } else {
@@ -91,7 +103,7 @@ fn one(
             + &cost.to_text()
             + &fleet.map(FleetReport::to_text).unwrap_or_default()
     };
-    Ok((load, Vec::new(), text))
+    Ok(Found { load, sweep: None, curve: Vec::new(), text })
 }
 
 /// The load at the knee stands for the sweep.
@@ -104,14 +116,15 @@ fn many(
     let swept = sweep::run(settings, sweep, |step| measure(step, source), &mut tell)?;
     let report = &swept.report;
     let text = if result.json { json(report)? } else { report.to_text() };
-    let curve = report.curve();
-    Ok((swept.at_knee, curve, text))
+    let (sweep, curve) = (Some(report.note()), report.curve());
+    Ok(Found { load: swept.at_knee, sweep, curve, text })
 }
 
 fn measure(settings: &Settings, source: &mut Source) -> Result<Load, BenchError> {
-    let mut watch = Watch::new(settings.addr, settings.duration);
-    let tallies = source.measure(settings, &mut watch)?;
+    let watch = Watch::new(settings.addr, settings.duration);
+    let mut watch = watch.with_patience(source.patience());
+    let Measured { window, tallies } = source.measure(settings, &mut watch)?;
     let report = Report::new(settings, &tallies);
     let cost = watch.cost(&report);
-    Ok(Load { report, tallies, cost })
+    Ok(Load { report, tallies, cost, window, fleet: source.fleet().cloned() })
 }

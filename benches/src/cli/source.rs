@@ -1,38 +1,55 @@
 //! Where load comes from: threads of this process, or a fleet of workers.
 
+use std::time::Duration;
+
 use super::BenchError;
-use crate::fleet::{Fleet, FleetReport};
-use crate::generator::tally::Tally;
-use crate::generator::{self, Observer, Settings};
+use crate::fleet::{Fleet, FleetReport, OBSERVER_PATIENCE};
+use crate::generator::clock::Clock;
+use crate::generator::{self, Measured, Observer, Settings};
+use crate::results::line;
 
 /// See the module's text.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// This process.
-    Here,
+    /// This process, by this clock.
+    Here(Clock),
     /// Workers that have joined.
     Fleet(Box<Fleet>),
 }
 
 impl Source {
+    /// This process.
+    pub(super) fn here() -> Self {
+        Self::Here(Clock::start())
+    }
+
     /// The settings of a run from here: a fleet has as many threads on each worker as were asked
     /// for.
     pub(super) fn whole(&self, settings: Settings) -> Settings {
         match self {
-            Self::Here => settings,
+            Self::Here(_) => settings,
             Self::Fleet(fleet) => fleet.whole(&settings),
         }
     }
 
-    /// Runs the load that [`Source::whole`] has made: one tally of each thread. `observer` is told
-    /// of the window.
+    /// How long an observer of a run may wait for what it asks.
+    pub(super) fn patience(&self) -> Duration {
+        match self {
+            // The thread that it is told on has nothing else to do.
+            Self::Here(_) => line::PATIENCE,
+            Self::Fleet(_) => OBSERVER_PATIENCE,
+        }
+    }
+
+    /// Runs the load that [`Source::whole`] has made. `observer` is told of the window; the windows
+    /// of all loads are on one clock.
     pub(super) fn measure(
         &mut self,
         whole: &Settings,
         observer: &mut dyn Observer,
-    ) -> Result<Vec<Tally>, BenchError> {
+    ) -> Result<Measured, BenchError> {
         match self {
-            Self::Here => Ok(generator::measure_watched(whole, observer)?),
+            Self::Here(clock) => Ok(generator::measure_watched(whole, *clock, observer)?),
             Self::Fleet(fleet) => Ok(fleet.measure(whole, observer)?),
         }
     }
@@ -40,7 +57,7 @@ impl Source {
     /// How the workers did in the newest run.
     pub(super) fn fleet(&self) -> Option<&FleetReport> {
         match self {
-            Self::Here => None,
+            Self::Here(_) => None,
             Self::Fleet(fleet) => Some(fleet.report()),
         }
     }

@@ -17,7 +17,7 @@ mod roster;
 mod service;
 pub mod token;
 
-pub use coordinator::Fleet;
+pub use coordinator::{Fleet, OBSERVER_PATIENCE};
 pub use message::{PROTOCOL, Version};
 pub use report::{FleetReport, WorkerReport};
 pub use service::{ServiceSettings, serve};

@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::failure::RunError;
 use super::observer::{self, Observer};
 use super::settings::Settings;
-use super::tally::{Tally, Window};
+use super::tally::{Measured, Tally, Window};
 use super::time_line::Live;
 use super::worker::Worker;
 
@@ -102,17 +102,12 @@ impl Crew {
     /// The same; `observer` is told of the window on this thread. `clock`: the one given to
     /// [`Crew::open`].
     #[must_use]
-    pub fn run_watched(
-        self,
-        load_ns: u64,
-        clock: Clock,
-        observer: &mut dyn Observer,
-    ) -> Vec<Tally> {
+    pub fn run_watched(self, load_ns: u64, clock: Clock, observer: &mut dyn Observer) -> Measured {
         let window = self.begin(load_ns);
         let lives: Vec<&Live> = self.members.iter().map(|member| &*member.live).collect();
         let over = || self.members.iter().all(|member| member.handle.is_finished());
         observer::attend(observer, clock, window, &lives, over);
-        self.hand_in()
+        Measured { window, tallies: self.hand_in() }
     }
 
     /// What each thread publishes of its course.

@@ -27,7 +27,7 @@ pub use failure::{RunError, WorkerError};
 pub use observer::Observer;
 pub use report::Report;
 pub use settings::{Settings, SettingsError};
-pub use tally::{Tally, Window};
+pub use tally::{Measured, Tally, Window};
 pub use workload::{Arrivals, Expectation, ReadMode, StreamOrder, Workload};
 
 /// The load starts this long after the last connection opened, so that all threads start at once.
@@ -47,12 +47,12 @@ pub fn measure(settings: &Settings) -> Result<Vec<Tally>, RunError> {
     Ok(crew.run(clock.now_ns() + HEAD_START_NS))
 }
 
-/// The same; `observer` is told of the window on this thread.
+/// The same; `observer` is told of the window, which is one of `clock`, on this thread.
 pub fn measure_watched(
     settings: &Settings,
+    clock: Clock,
     observer: &mut dyn Observer,
-) -> Result<Vec<Tally>, RunError> {
-    let clock = Clock::start();
+) -> Result<Measured, RunError> {
     let crew = Crew::open(settings, 0..settings.threads, clock, &Stop::default())?;
     let load_ns = clock.now_ns() + HEAD_START_NS;
     Ok(crew.run_watched(load_ns, clock, observer))

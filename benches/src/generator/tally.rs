@@ -27,6 +27,15 @@ impl Window {
     }
 }
 
+/// What a load has left behind.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// When it was, ns of the clock of whoever ran it: two loads of one clock can be told apart.
+    pub window: Window,
+    /// One of each thread.
+    pub tallies: Vec<Tally>,
+}
+
 /// What one worker counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {

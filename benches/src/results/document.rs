@@ -8,7 +8,9 @@ use super::host::Host;
 use super::line::ServerStatus;
 use super::probe::Probes;
 use super::storage::Storage;
+use super::sweep_note::SweepNote;
 use super::warning::Warning;
+use crate::fleet::FleetReport;
 use crate::generator::latency::Latencies;
 use crate::generator::report::Report;
 use crate::generator::time_line::TimeLine;
@@ -49,6 +51,10 @@ pub struct Document {
     pub time_line: TimeLineNote,
     /// Latency over throughput: one point, or those of a sweep in the order of their load.
     pub curve: Vec<CurvePoint>,
+    /// The sweep, if this is the run at its knee.
+    pub sweep: Option<SweepNote>,
+    /// How each worker did, if the load came from several.
+    pub fleet: Option<FleetReport>,
 }
 
 /// A program.

@@ -9,7 +9,9 @@ use super::document::{
 use super::host::Host;
 use super::probe::{BeforeAfter, Probe, Probes};
 use super::storage::Storage;
+use super::sweep_note::{LevelNote, OverloadNote, SweepNote};
 use super::warning::warnings;
+use crate::fleet::{FleetReport, WorkerReport};
 use crate::generator::report::Report;
 use crate::generator::settings::Settings;
 use crate::generator::tally::{Tally, Window};
@@ -70,6 +72,50 @@ pub fn document() -> Document {
         percentiles: percentiles(&tally.latencies),
         time_line: TimeLineNote::from(&tally.time_line),
         curve: vec![CurvePoint::of("this run", &report)],
+        sweep: Some(sweep(&report)),
+        fleet: Some(fleet()),
         report,
     }
+}
+
+/// The knee itself, and an overload that was like it.
+fn sweep(report: &Report) -> SweepNote {
+    let point = |percent: u64| CurvePoint::of(format!("{percent} %"), report);
+    SweepNote {
+        knee_per_s: 10_000,
+        limit: "server".to_owned(),
+        bound_p99_us: 3000.0,
+        bound_origin: "light_load".to_owned(),
+        disturbed: false,
+        closed_loop_per_s: 9000.0,
+        steps: 15,
+        took_s: 90.0,
+        levels: vec![LevelNote {
+            percent: 100,
+            verdict: "kept".to_owned(),
+            point: point(100),
+            server_cost: ServerCost::default(),
+        }],
+        overload: OverloadNote {
+            percent: 300,
+            point: point(300),
+            server_cost: ServerCost::default(),
+            throughput_over_knee: 1.02,
+            busy_share: 0.6,
+            refusal_p99_us: Some(700.0),
+            recovery_ms: Some(300.0),
+            recovery_failed: None,
+        },
+    }
+}
+
+fn fleet() -> FleetReport {
+    let worker = WorkerReport {
+        worker: "10.0.0.5:7500".to_owned(),
+        threads: 2,
+        acked: 10_000,
+        errors: 3,
+        round_trip_us: 80.0,
+    };
+    FleetReport { workers: vec![worker], start_skew_us: 45.0 }
 }

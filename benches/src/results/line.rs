@@ -13,7 +13,7 @@ use crate::generator::clock::Clock;
 use crate::generator::latency::Latencies;
 
 /// Longest wait for an answer: a server that is overloaded answers, late.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Body of a ping, bytes: about the size of an append and its receipt.
 const PING_BYTES: usize = 256;
 /// First round trips that are not counted.
@@ -26,6 +26,7 @@ pub struct Line {
     received: FrameBuffer,
     out: Vec<u8>,
     correlation: u64,
+    patience: Duration,
 }
 
 /// The members of a server's status that results use; `None`: not told. Described in
@@ -56,13 +57,21 @@ impl Line {
     pub fn open(addr: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         let received = FrameBuffer::new(ADMIN_ANSWER_MAX_BYTES);
-        let mut line = Self { stream, received, out: Vec::new(), correlation: 0 };
+        let (out, correlation, patience) = (Vec::new(), 0, PATIENCE);
+        let mut line = Self { stream, received, out, correlation, patience };
+        line.set_patience(PATIENCE)?;
         Hello::new(None).encode(&mut line.out, 0);
         line.exchange(FrameKind::HelloAccepted)?;
         Ok(line)
+    }
+
+    /// From now on a write may take that long, and an answer as long again, twice if it comes in
+    /// pieces.
+    pub fn set_patience(&mut self, patience: Duration) -> io::Result<()> {
+        self.patience = patience;
+        self.stream.set_read_timeout(Some(patience))?;
+        self.stream.set_write_timeout(Some(patience))
     }
 
     /// What the server says about itself.
@@ -94,6 +103,7 @@ impl Line {
     fn exchange(&mut self, wanted: FrameKind) -> io::Result<Vec<u8>> {
         self.stream.write_all(&self.out)?;
         self.out.clear();
+        let clock = Clock::start();
         loop {
             if let Some(frame) = self.received.next_frame().map_err(io::Error::other)? {
                 let kind = frame.kind;
@@ -106,10 +116,46 @@ impl Line {
                 }
                 continue;
             }
+            // A server that says little at a time must not make this wait over and over.
+            if u128::from(clock.now_ns()) > self.patience.as_nanos() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
             match self.stream.read(self.received.space())? {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 count => self.received.filled(count),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+    use crate::generator::clock::pause;
+
+    /// Whoever asks has other things to do. Broken if a server that never tells its status, but
+    /// says something else again and again, is listened to for ever.
+    #[test]
+    fn a_server_that_says_something_else_is_given_up_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut out = Vec::new();
+            encode_frame(&mut out, FrameKind::HelloAccepted, 0, &[]);
+            while stream.write_all(&out).is_ok() {
+                out.clear();
+                encode_frame(&mut out, FrameKind::Standing, 0, &[]);
+                pause(Duration::from_millis(20));
+            }
+        });
+        let mut line = Line::open(addr).unwrap();
+        line.set_patience(Duration::from_millis(200)).unwrap();
+        let clock = Clock::start();
+        assert_eq!(line.status().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(clock.now_ns() < 5_000_000_000, "{} ns", clock.now_ns());
     }
 }

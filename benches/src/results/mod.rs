@@ -4,10 +4,11 @@
 //! ```text
 //! let recording = Recording::begin(program, addr, dir)?;      // before the run
 //! let mut watch = Watch::new(addr, settings.duration);
-//! let tallies = generator::measure_watched(&settings, &mut watch)?;
+//! let tallies = generator::measure_watched(&settings, clock, &mut watch)?.tallies;
 //! let report = Report::new(&settings, &tallies);
 //! let cost = watch.cost(&report);
-//! let run = Run { report: &report, tallies: &tallies, cost: &cost, curve: &[] };
+//! let (report, tallies, cost, curve) = (&report, &*tallies, &cost, &[]);
+//! let run = Run { report, tallies, cost, curve, sweep: None, fleet: None };
 //! results::write(out, &recording.finish(&run)?)?;             // probes again, then the files
 //! ```
 
@@ -23,6 +24,7 @@ pub mod page;
 pub mod probe;
 mod recording;
 pub mod storage;
+pub mod sweep_note;
 pub mod warning;
 mod watch;
 

@@ -12,8 +12,10 @@ use super::host::Host;
 use super::line::Line;
 use super::probe::{BeforeAfter, Probe, Probes};
 use super::storage::Storage;
+use super::sweep_note::SweepNote;
 use super::warning::warnings;
 use super::{Program, ResultError, moment};
+use crate::fleet::FleetReport;
 use crate::generator::latency::Latencies;
 use crate::generator::report::Report;
 use crate::generator::tally::Tally;
@@ -48,6 +50,10 @@ pub struct Run<'a> {
     pub cost: &'a ServerCost,
     /// The loads of a sweep, with this one among them; empty: this run alone.
     pub curve: &'a [CurvePoint],
+    /// The sweep that it stands for.
+    pub sweep: Option<&'a SweepNote>,
+    /// How the workers did, if there are any.
+    pub fleet: Option<&'a FleetReport>,
 }
 
 /// A result: the document, and what does not fit into it.
@@ -130,6 +136,8 @@ impl Recording {
             percentiles: percentiles(&latencies),
             time_line: TimeLineNote::from(&time_line),
             curve: curve.to_vec(),
+            sweep: run.sweep.cloned(),
+            fleet: run.fleet.cloned(),
         };
         Ok(Recorded { document, latencies, started: self.started })
     }

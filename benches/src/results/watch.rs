@@ -45,6 +45,15 @@ impl Watch {
         }
     }
 
+    /// Waits no longer than about that for what it asks; ten seconds unless told otherwise.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        if self.line.as_mut().is_some_and(|line| line.set_patience(patience).is_err()) {
+            self.line = None;
+        }
+        self
+    }
+
     /// What the window cost the server.
     #[must_use]
     pub fn cost(&self, report: &Report) -> ServerCost {

@@ -8,18 +8,21 @@ pub mod recovery;
 mod report;
 pub mod search;
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use recovery::Slot;
+use recovery::{Aftermath, Slot};
 pub use report::{LevelReport, OverloadReport, StepReport, SweepReport};
 use search::{Next, NoKnee, Observation, Search, SearchLimits, Verdict};
 
-use crate::generator::Settings;
+use crate::fleet::FleetReport;
 use crate::generator::clock::{Clock, random_run_id};
 use crate::generator::report::Report;
+use crate::generator::settings::RATE_MAX_PER_S;
 use crate::generator::sketch::Outline;
-use crate::generator::tally::Tally;
+use crate::generator::tally::{Tally, Window};
 use crate::generator::time_line::{Point, TimeLine};
+use crate::generator::{Settings, SettingsError};
 use crate::results::cost::ServerCost;
 
 /// Loads beside the knee, percent of it.
@@ -44,9 +47,22 @@ pub struct SweepSettings {
     pub overload_in_flight: u32,
 }
 
+/// A setting of the sweep, in words of the load that it makes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{option}: {error}")]
+pub struct WrongSetting {
+    /// The sweep's option.
+    pub option: &'static str,
+    /// Why its load cannot be.
+    pub error: SettingsError,
+}
+
 /// Why a sweep gave no result. `E`: of the generator.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError<E> {
+    /// Settings out of range.
+    #[error(transparent)]
+    Setting(#[from] WrongSetting),
     /// The server has none.
     #[error(transparent)]
     NoKnee(#[from] NoKnee),
@@ -74,6 +90,10 @@ pub struct Load {
     pub tallies: Vec<Tally>,
     /// What it cost the server.
     pub cost: ServerCost,
+    /// When it was: the windows of all loads of a sweep are on one clock.
+    pub window: Window,
+    /// How the workers did, if there are any.
+    pub fleet: Option<FleetReport>,
 }
 
 /// What a sweep has come to.
@@ -85,22 +105,50 @@ pub struct Swept {
     pub at_knee: Load,
 }
 
+impl SweepSettings {
+    /// Checks every load that there will be, so that the last one does not fail when all others
+    /// have been measured. `base`: as for [`run`], and right by itself.
+    pub fn check(&self, base: &Settings) -> Result<(), WrongSetting> {
+        for duration in [self.limits.step, self.limits.step_max()] {
+            let option = "--sweep-step";
+            step(base, None, duration).check().map_err(|error| WrongSetting { option, error })?;
+        }
+        let option = "--overload-in-flight";
+        let over = overload(base, 1, self.overload_in_flight);
+        over.check().map_err(|error| WrongSetting { option, error })
+    }
+}
+
+/// A short load.
+fn step(base: &Settings, rate_per_s: Option<u64>, duration: Duration) -> Settings {
+    let warm_up = base.warm_up.min(STEP_WARM_UP_MAX);
+    Settings { rate_per_s, duration, warm_up, ..base.clone() }
+}
+
+/// Without a drain the overload ends when its window does.
+fn overload(base: &Settings, rate_per_s: u64, in_flight: u32) -> Settings {
+    let (rate_per_s, drain) = (Some(rate_per_s), Duration::ZERO);
+    Settings { rate_per_s, in_flight, drain, ..base.clone() }
+}
+
 /// Sweeps with loads like `base`, whose rate does not matter; `base.duration` is that of the loads
 /// beside the knee. `measure` runs a load, `tell` is given what a person may want to know.
 ///
 /// # Errors
-/// [`NoKnee`] and those of `measure`.
-pub fn run<E>(
+/// [`WrongSetting`] before anything is measured, [`NoKnee`], and those of `measure`; not that of
+/// the last load, which only tells the recovery.
+pub fn run<E: Display>(
     base: &Settings,
     settings: &SweepSettings,
     measure: impl FnMut(&Settings) -> Result<Load, E>,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Swept, SweepError<E>> {
+    settings.check(base)?;
     let clock = Clock::start();
     let mut sweep = Sweep { base, measure, tell, at_knee: None, written_by: None };
     let limits = settings.limits;
     (sweep.tell)("estimating with a closed loop");
-    let estimate = sweep.load(&sweep.step(None, limits.step))?.report.throughput_per_s;
+    let estimate = sweep.load(&step(base, None, limits.step))?.report.throughput_per_s;
     let mut search = Search::new(estimate, limits);
     let mut steps = Vec::new();
     let knee = loop {
@@ -108,7 +156,7 @@ pub fn run<E>(
             Next::Done(knee) => break knee?,
             Next::Measure { rate_per_s, duration } => {
                 let begin_ns = clock.now_ns();
-                let report = sweep.load(&sweep.step(Some(rate_per_s), duration))?.report;
+                let report = sweep.load(&step(base, Some(rate_per_s), duration))?.report;
                 let seen = observation(&report);
                 search.observe(&seen, Duration::from_nanos(clock.now_ns() - begin_ns));
                 let step = StepReport::new(&seen, search.bound());
@@ -122,7 +170,7 @@ pub fn run<E>(
         .into_iter()
         .map(|percent| sweep.level(percent, &knee))
         .collect::<Result<Vec<_>, _>>()?;
-    let overload = sweep.overload(settings.overload_in_flight, &levels[0], clock, &knee)?;
+    let overload = sweep.overload(settings.overload_in_flight, &levels[0], &knee)?;
     let verdict_at = |percent| levels.iter().find(|level| level.percent == percent);
     let was_kept = |percent| verdict_at(percent).is_some_and(|at| at.verdict == Verdict::Kept);
     let report = SweepReport {
@@ -138,13 +186,7 @@ pub fn run<E>(
     Ok(Swept { report, at_knee })
 }
 
-impl<E, M: FnMut(&Settings) -> Result<Load, E>> Sweep<'_, M> {
-    /// A short load.
-    fn step(&self, rate_per_s: Option<u64>, duration: Duration) -> Settings {
-        let warm_up = self.base.warm_up.min(STEP_WARM_UP_MAX);
-        Settings { rate_per_s, duration, warm_up, ..self.base.clone() }
-    }
-
+impl<E: Display, M: FnMut(&Settings) -> Result<Load, E>> Sweep<'_, M> {
     /// Runs a load. Appends have streams of their own, since a generator knows the revisions of no
     /// others; reads have those that the first load wrote.
     fn load(&mut self, settings: &Settings) -> Result<Load, SweepError<E>> {
@@ -178,20 +220,11 @@ impl<E, M: FnMut(&Settings) -> Result<Load, E>> Sweep<'_, M> {
         &mut self,
         in_flight: u32,
         light: &LevelReport,
-        clock: Clock,
         knee: &search::Knee,
     ) -> Result<OverloadReport, SweepError<E>> {
         let rate_per_s = share_of(knee.rate_per_s, OVERLOAD_PERCENT);
         (self.tell)(&format!("{OVERLOAD_PERCENT} % of the knee: {rate_per_s} /s"));
-        // Without a drain the overload ends when its window does.
-        let over = Settings {
-            rate_per_s: Some(rate_per_s),
-            in_flight,
-            drain: Duration::ZERO,
-            ..self.base.clone()
-        };
-        let over = self.load(&over)?;
-        let end_ns = clock.now_ns();
+        let over = self.load(&overload(self.base, rate_per_s, in_flight))?;
         (self.tell)("a light load right behind it");
         let after = Settings {
             rate_per_s: Some(share_of(knee.rate_per_s, RECOVERY_PERCENT)),
@@ -199,16 +232,21 @@ impl<E, M: FnMut(&Settings) -> Result<Load, E>> Sweep<'_, M> {
             warm_up: Duration::ZERO,
             ..self.base.clone()
         };
-        let after = self.load(&after)?;
-        let took = Duration::from_nanos(clock.now_ns() - end_ns);
-        let gap_ms = took.saturating_sub(RECOVERY_WINDOW).as_secs_f64() * 1000.0;
-        let slots = slots(&after.tallies);
-        Ok(OverloadReport::new(over, light, &slots, gap_ms, knee))
+        let end_ns = over.window.end_ns;
+        // Whatever the server takes between the two loads is part of its recovery: closing and
+        // opening connections, and a late answer about its status. A server that does not even take
+        // the light load says something, too, and all the rest is known by now.
+        let after = self.load(&after).map(|after| Aftermath {
+            gap_ms: after.window.load_ns.saturating_sub(end_ns) as f64 / 1e6,
+            slots: slots(&after.tallies),
+        });
+        let after = after.map_err(|error| error.to_string());
+        Ok(OverloadReport::new(over, light, after, knee))
     }
 }
 
 fn share_of(rate_per_s: u64, percent: u64) -> u64 {
-    (rate_per_s * percent / 100).max(1)
+    (rate_per_s * percent / 100).clamp(1, RATE_MAX_PER_S)
 }
 
 /// What the search looks at.
@@ -277,35 +315,61 @@ mod tests {
         assert_eq!(super::slots(&[]), []);
     }
 
+    const LIMITS: SearchLimits = SearchLimits {
+        step: Duration::from_secs(2),
+        steps_max: 60,
+        time_max: Duration::from_secs(60),
+        slo_p99_us: None,
+    };
+
+    fn base() -> Settings {
+        let addr = "127.0.0.1:1".parse().unwrap();
+        Settings {
+            in_flight: 4,
+            warm_up: Duration::from_secs(3),
+            ..Settings::appends(addr, 8, 100, Duration::from_secs(7))
+        }
+    }
+
+    /// A load on a server that answers 10,000 requests per second and refuses the rest. It begins
+    /// at `now_ns` and is over three seconds after its window: so late the server tells its status.
+    fn measured(settings: &Settings, now_ns: &mut u64) -> Load {
+        let offered = settings.rate_per_s.unwrap_or(8000) * settings.duration.as_secs();
+        let acked = offered.min(10_000 * settings.duration.as_secs());
+        let latency_ns = if acked < offered { 500_000_000 } else { 300_000 };
+        let mut tally = Tally { acked, scheduled: offered, sent: offered, ..Tally::default() };
+        tally.latencies.record(latency_ns);
+        tally.refusals.record(700_000);
+        tally.count_error("Busy", offered - acked);
+        let nanoseconds = |duration: Duration| duration.as_nanos() as u64;
+        tally.time_line = TimeLine::new(nanoseconds(settings.duration));
+        for point in &mut tally.time_line.points {
+            let mut sketch = Sketch::default();
+            sketch.record(latency_ns);
+            point.latencies = sketch.take();
+        }
+        let load_ns = *now_ns;
+        let start_ns = load_ns + nanoseconds(settings.warm_up);
+        let end_ns = start_ns + nanoseconds(settings.duration);
+        let window = Window { load_ns, start_ns, end_ns };
+        *now_ns = end_ns + 3_000_000_000;
+        let report = Report::new(settings, std::slice::from_ref(&tally));
+        let (tallies, cost, fleet) = (vec![tally], ServerCost::default(), None);
+        Load { report, tallies, cost, window, fleet }
+    }
+
     /// A sweep against a server that is a formula: the loads are those that were promised, each on
     /// streams of its own, and the knee's load stands for all.
     #[test]
     fn a_sweep_measures_what_it_promises() {
-        let addr = "127.0.0.1:1".parse().unwrap();
-        let base = Settings {
-            in_flight: 4,
-            warm_up: Duration::from_secs(3),
-            ..Settings::appends(addr, 8, 100, Duration::from_secs(7))
-        };
-        let limits = SearchLimits {
-            step: Duration::from_secs(2),
-            steps_max: 60,
-            time_max: Duration::from_secs(60),
-            slo_p99_us: None,
-        };
+        let base = base();
         let mut loads: Vec<Settings> = Vec::new();
+        let mut now_ns = 0;
         let mut measure = |settings: &Settings| -> Result<Load, std::convert::Infallible> {
             loads.push(settings.clone());
-            let offered = settings.rate_per_s.unwrap_or(8000) * settings.duration.as_secs();
-            let acked = offered.min(10_000 * settings.duration.as_secs());
-            let mut tally = Tally { acked, scheduled: offered, sent: offered, ..Tally::default() };
-            tally.latencies.record(if acked < offered { 500_000_000 } else { 300_000 });
-            tally.refusals.record(700_000);
-            tally.count_error("Busy", offered - acked);
-            let report = Report::new(settings, std::slice::from_ref(&tally));
-            Ok(Load { report, tallies: vec![tally], cost: ServerCost::default() })
+            Ok(measured(settings, &mut now_ns))
         };
-        let sweep = SweepSettings { limits, overload_in_flight: 64 };
+        let sweep = SweepSettings { limits: LIMITS, overload_in_flight: 64 };
         let swept = run(&base, &sweep, &mut measure, &mut |_| {}).unwrap();
         let knee = swept.report.knee.rate_per_s;
         assert!((9_500..=10_000).contains(&knee), "{knee}");
@@ -319,7 +383,13 @@ mod tests {
         assert!((1.0..1.06).contains(&overload.throughput_over_knee), "{overload:?}");
         assert!((0.6..0.7).contains(&overload.busy_share), "{overload:?}");
         assert!(overload.refusal_p99_us.is_some_and(|us| (699.0..702.0).contains(&us)));
-        assert_eq!(overload.recovery_ms, None, "this server has no time line");
+        // Broken if the time in which nothing was asked of the server is not its own.
+        assert_eq!(overload.recovery_ms, Some(3100.0), "3 s of silence, and a tenth of a second");
+        let note = swept.report.note();
+        assert_eq!((note.knee_per_s, &*note.limit), (knee, "server"));
+        assert_eq!((&*note.bound_origin, note.levels.len()), ("light_load", LEVELS_PERCENT.len()));
+        assert_eq!((&*note.levels[0].verdict, &*note.levels[4].verdict), ("kept", "errors"));
+        assert_eq!(note.overload.recovery_ms, overload.recovery_ms);
         let labels: Vec<String> =
             swept.report.curve().into_iter().map(|point| point.label).collect();
         assert_eq!(labels, ["10 %", "50 %", "80 %", "100 %", "120 %", "300 %"]);
@@ -337,6 +407,39 @@ mod tests {
         let text = swept.report.to_text();
         assert!(text.contains("300 %") && text.contains("p99 <= 3000.0 us"), "{text}");
     }
+
+    /// The last load only tells the recovery. Broken if a server that does not take it after the
+    /// overload costs everything that was measured before, or counts as one that has recovered.
+    #[test]
+    fn a_server_that_is_gone_after_the_overload_does_not_cost_the_report() {
+        let mut now_ns = 0;
+        let measure = |settings: &Settings| {
+            let is_last = settings.duration == RECOVERY_WINDOW;
+            if is_last { Err("cannot connect") } else { Ok(measured(settings, &mut now_ns)) }
+        };
+        let sweep = SweepSettings { limits: LIMITS, overload_in_flight: 64 };
+        let swept = run(&base(), &sweep, measure, &mut |_| {}).unwrap();
+        let overload = &swept.report.overload;
+        assert_eq!(overload.recovery_ms, None);
+        assert_eq!(overload.recovery_failed.as_deref(), Some("cannot connect"));
+        let text = swept.report.to_text();
+        assert!(text.contains("could not be measured: cannot connect"), "{text}");
+        let json = serde_json::to_value(&swept.report).unwrap();
+        assert!(json["overload"]["recovery_ms"].is_null(), "{json}");
+    }
+
+    /// Nothing is measured for a sweep that cannot come to its end, and the shares of a knee that
+    /// is as high as a rate can be are rates, too.
+    #[test]
+    fn a_load_that_cannot_be_is_refused_before_the_first() {
+        let sweep = SweepSettings { limits: LIMITS, overload_in_flight: 4097 };
+        let measure = |_: &Settings| -> Result<Load, &str> { panic!("nothing is to be measured") };
+        let swept = run(&base(), &sweep, measure, &mut |_| {});
+        assert!(matches!(swept, Err(SweepError::Setting(_))), "{swept:?}");
+        assert_eq!(share_of(RATE_MAX_PER_S, OVERLOAD_PERCENT), RATE_MAX_PER_S);
+        assert_eq!((share_of(1, 10), share_of(1000, 120)), (1, 1200));
+    }
+
     /// Reads are measured on streams that are written once. Broken if a load after the first one
     /// writes its own, which takes longer than the load and disturbs a recovery.
     #[test]
@@ -348,14 +451,11 @@ mod tests {
         let measure = |settings: &Settings| -> Result<Load, std::convert::Infallible> {
             written_by.borrow_mut().push((settings.run_id, settings.streams_of_run));
             let report = Report::new(settings, &[]);
-            Ok(Load { report, tallies: Vec::new(), cost: ServerCost::default() })
+            let window = Window { load_ns: 0, start_ns: 0, end_ns: 0 };
+            let (tallies, cost, fleet) = (Vec::new(), ServerCost::default(), None);
+            Ok(Load { report, tallies, cost, window, fleet })
         };
-        let limits = SearchLimits {
-            step: Duration::from_secs(1),
-            steps_max: 9,
-            time_max: Duration::from_secs(60),
-            slo_p99_us: None,
-        };
+        let limits = SearchLimits { steps_max: 9, ..LIMITS };
         let sweep = SweepSettings { limits, overload_in_flight: 1 };
         let swept = run(&base, &sweep, measure, &mut |_| {});
         assert!(matches!(swept, Err(SweepError::NoKnee(NoKnee::Light { .. }))), "{swept:?}");

@@ -20,11 +20,20 @@ pub struct Slot {
     pub errors: u64,
 }
 
+/// The light load behind an overload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aftermath {
+    /// Between the end of the overload and the beginning of the slots, ms.
+    pub gap_ms: f64,
+    /// In order.
+    pub slots: Vec<Slot>,
+}
+
 /// Time from the end of the overload until the light load is served as before, ms: to the end of
-/// the first slot which is, and after which nine of ten are. `gap_ms` lies between the end of the
-/// overload and the beginning of the slots. `None`: not within the slots.
+/// the first slot which is, and after which nine of ten are. `None`: not within the slots.
 #[must_use]
-pub fn recovery_ms(slots: &[Slot], light_p99_us: f64, gap_ms: f64) -> Option<f64> {
+pub fn recovery_ms(after: &Aftermath, light_p99_us: f64) -> Option<f64> {
+    let Aftermath { gap_ms, slots } = after;
     let bound_us = (light_p99_us * AS_BEFORE_FACTOR).max(light_p99_us + AS_BEFORE_ROOM_US);
     let is_good = |slot: &Slot| slot.errors == 0 && slot.p99_us.is_some_and(|us| us <= bound_us);
     let mut good = slots.iter().filter(|slot| is_good(slot)).count();
@@ -41,6 +50,10 @@ pub fn recovery_ms(slots: &[Slot], light_p99_us: f64, gap_ms: f64) -> Option<f64
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn recovery_ms(slots: &[Slot], light_p99_us: f64, gap_ms: f64) -> Option<f64> {
+        super::recovery_ms(&Aftermath { gap_ms, slots: slots.to_vec() }, light_p99_us)
+    }
 
     fn slots(p99s_us: impl IntoIterator<Item = Option<f64>>) -> Vec<Slot> {
         let numbered = (1..).zip(p99s_us);

@@ -4,12 +4,13 @@ use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 
-use super::recovery::{Slot, recovery_ms};
+use super::recovery::{Aftermath, recovery_ms};
 use super::search::{Bound, BoundOrigin, Knee, Limit, Observation, Verdict};
 use super::{Load, OVERLOAD_PERCENT};
 use crate::generator::report::Report;
 use crate::results::cost::ServerCost;
 use crate::results::document::CurvePoint;
+use crate::results::sweep_note::{LevelNote, OverloadNote, SweepNote, recovery_words};
 
 /// The whole result.
 #[derive(Clone, Debug, Serialize)]
@@ -66,8 +67,10 @@ pub struct OverloadReport {
     /// How long refusals took, us; `null` without any.
     pub refusal_p99_us: Option<f64>,
     /// From the end of the overload until a light load is served as before, at most, ms; `null`:
-    /// not within five seconds.
+    /// not within five seconds, or `recovery_failed` says why it is not known.
     pub recovery_ms: Option<f64>,
+    /// Why the light load behind the overload could not be measured.
+    pub recovery_failed: Option<String>,
     /// The load's own result.
     pub report: Report,
     /// What it cost the server.
@@ -92,21 +95,27 @@ impl StepReport {
 }
 
 impl OverloadReport {
-    /// `after`: the light load that began `gap_ms` after the overload's end; `light`: the same load
+    /// `after`: the light load behind the overload, or why there is none; `light`: the same load
     /// before.
     #[must_use]
-    pub fn new(over: Load, light: &LevelReport, after: &[Slot], gap_ms: f64, knee: &Knee) -> Self {
+    pub fn new(
+        over: Load,
+        light: &LevelReport,
+        after: Result<Aftermath, String>,
+        knee: &Knee,
+    ) -> Self {
         let Load { report: over, cost, .. } = over;
         let busy = over.errors_by_code.get("Busy").copied().unwrap_or(0) as f64;
         let answers = (over.acked + over.errors).max(1) as f64;
-        let recovery =
-            light.report.latency_us.p99.and_then(|p99_us| recovery_ms(after, p99_us, gap_ms));
+        let light_p99_us = light.report.latency_us.p99;
+        let recovery = |after: &Aftermath| recovery_ms(after, light_p99_us?).map(f64::round);
         Self {
             percent: OVERLOAD_PERCENT,
             throughput_over_knee: thousandths(over.throughput_per_s / knee.rate_per_s as f64),
             busy_share: thousandths(busy / answers),
             refusal_p99_us: over.refusals_us.p99,
-            recovery_ms: recovery.map(f64::round),
+            recovery_ms: after.as_ref().ok().and_then(recovery),
+            recovery_failed: after.err(),
             report: over,
             server_cost: cost,
         }
@@ -127,7 +136,41 @@ impl SweepReport {
     pub fn curve(&self) -> Vec<CurvePoint> {
         let levels = self.levels.iter().map(|level| (level.percent, &level.report));
         let all = levels.chain([(self.overload.percent, &self.overload.report)]);
-        all.map(|(percent, report)| CurvePoint::of(format!("{percent} %"), report)).collect()
+        all.map(|(percent, report)| point(percent, report)).collect()
+    }
+
+    /// What is written down of it, beside the load at the knee.
+    #[must_use]
+    pub fn note(&self) -> SweepNote {
+        let Knee { rate_per_s, limit, bound, .. } = &self.knee;
+        let level = |level: &LevelReport| LevelNote {
+            percent: level.percent,
+            verdict: code(&level.verdict),
+            point: point(level.percent, &level.report),
+            server_cost: level.server_cost.clone(),
+        };
+        let over = &self.overload;
+        SweepNote {
+            knee_per_s: *rate_per_s,
+            limit: code(limit),
+            bound_p99_us: bound.p99_us,
+            bound_origin: code(&bound.origin),
+            disturbed: self.disturbed,
+            closed_loop_per_s: self.closed_loop_per_s,
+            steps: self.steps.len(),
+            took_s: self.took_s,
+            levels: self.levels.iter().map(level).collect(),
+            overload: OverloadNote {
+                percent: over.percent,
+                point: point(over.percent, &over.report),
+                server_cost: over.server_cost.clone(),
+                throughput_over_knee: over.throughput_over_knee,
+                busy_share: over.busy_share,
+                refusal_p99_us: over.refusal_p99_us,
+                recovery_ms: over.recovery_ms,
+                recovery_failed: over.recovery_failed.clone(),
+            },
+        }
     }
 
     fn write_text(&self, text: &mut String) -> fmt::Result {
@@ -160,19 +203,18 @@ impl SweepReport {
         for LevelReport { percent, report, server_cost, .. } in &self.levels {
             write_row(text, *percent, report, server_cost)?;
         }
-        let OverloadReport { percent, throughput_over_knee, busy_share, recovery_ms, .. } =
-            &self.overload;
-        write_row(text, *percent, &self.overload.report, &self.overload.server_cost)?;
-        let recovered = recovery_ms
-            .map_or_else(|| "not within 5 s".to_owned(), |ms| format!("within {ms:.0} ms"));
+        let over = &self.overload;
+        let OverloadReport { percent, throughput_over_knee, busy_share, .. } = over;
+        write_row(text, *percent, &over.report, &over.server_cost)?;
         writeln!(
             text,
             "\n  at {percent} %: {throughput_over_knee:.3} of the knee's throughput, {:.1} % of \
              the answers Busy, p99 of refusals {} us",
             busy_share * 100.0,
-            number(self.overload.refusal_p99_us),
+            number(over.refusal_p99_us),
         )?;
-        writeln!(text, "  after it: a light load is served as before {recovered}")?;
+        let recovery = recovery_words(over.recovery_ms, over.recovery_failed.as_deref());
+        writeln!(text, "  after it: a light load {recovery}")?;
         if self.disturbed {
             writeln!(
                 text,
@@ -226,6 +268,16 @@ impl fmt::Display for Bound {
         };
         write!(out, "{:.1} us ({origin})", self.p99_us)
     }
+}
+
+/// The name of a variant, as it stands in JSON.
+fn code(variant: &impl Serialize) -> String {
+    let value = serde_json::to_value(variant).expect("a name has a JSON form");
+    value.as_str().expect("a variant without members is its name").to_owned()
+}
+
+fn point(percent: u64, report: &Report) -> CurvePoint {
+    CurvePoint::of(format!("{percent} %"), report)
 }
 
 fn number(value: Option<f64>) -> String {

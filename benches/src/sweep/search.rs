@@ -45,6 +45,14 @@ pub struct SearchLimits {
     pub slo_p99_us: Option<f64>,
 }
 
+impl SearchLimits {
+    /// Measured time of the longest step.
+    #[must_use]
+    pub const fn step_max(&self) -> Duration {
+        self.step.saturating_mul(STRETCH_MAX)
+    }
+}
+
 /// What a step has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Observation {
@@ -265,7 +273,7 @@ impl Search {
         }
         let wanted = Duration::from_secs_f64(SAMPLES_MIN / self.rate_per_s as f64);
         let step = self.limits.step;
-        let duration = wanted.clamp(step, step * STRETCH_MAX);
+        let duration = wanted.clamp(step, self.limits.step_max());
         Next::Measure { rate_per_s: self.rate_per_s, duration }
     }
 

@@ -4,6 +4,7 @@
 mod axis;
 mod chart;
 mod facts;
+mod levels;
 mod pictures;
 mod words;
 
@@ -21,12 +22,13 @@ pub fn html(document: &Document) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
+         <h1>{title}</h1>\n{}{}{}{}{}{}{}{}</main>\n</body>\n</html>\n",
         below(document),
         warnings(document),
         figures(document),
         pictures::distribution(document),
         pictures::curve(&document.curve),
+        levels::table(document),
         pictures::course(document),
         facts::tables(document),
     )
