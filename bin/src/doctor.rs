@@ -70,13 +70,8 @@ impl Finding {
 /// Looks at everything.
 #[must_use]
 pub fn examine(settings: &Settings) -> Vec<Finding> {
-    let mut findings = vec![
-        kernel(),
-        rings(),
-        locked_memory(settings),
-        open_files(),
-        cpus(settings),
-    ];
+    let mut findings =
+        vec![kernel(), rings(), locked_memory(settings), open_files(), cpus(settings)];
     findings.extend(placement(settings));
     findings.extend([clock_source(), client_port(settings)]);
     match settings.data_dir.as_deref() {
@@ -173,9 +168,8 @@ fn placement(settings: &Settings) -> Vec<Finding> {
     if advice.is_empty() {
         return vec![Finding::ok("placement", "nothing stands against these CPUs")];
     }
-    let warn = |advice: Advice| {
-        Finding::bad("placement", Status::Warn, advice.value, advice.remedy)
-    };
+    let warn =
+        |advice: Advice| Finding::bad("placement", Status::Warn, advice.value, advice.remedy);
     advice.into_iter().map(warn).collect()
 }
 
