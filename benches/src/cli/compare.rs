@@ -17,10 +17,12 @@ Each side is a result (a file or the directory that --out made), a directory wit
 taken in the order of their names, or a list. Results are paired by their order: measure the two
 sides in turn, so that a pair shares what the machine did at that time. Of each figure the ratio is
 printed with its 95 % confidence interval (Student, over the logarithms of the ratios). One pair has
-no interval and decides nothing.
+no interval and decides nothing, unless it shows a failure.
 
 Exit code 0: no regression is shown; 1: a figure is worse by more than the tolerance, and its whole
-interval lies beyond it; 2: the results are not of the same load and machine, or cannot be read.";
+interval lies beyond it, or throughput or latencies are missing where the base has them, or errors
+and requests without an answer rose by more than 0.1 percentage points of all (median); 2: the
+results are not of the same load and machine, or cannot be read.";
 
 /// `duolog bench compare`.
 #[derive(Args, Clone, Debug)]

@@ -44,6 +44,9 @@ pub enum Verdict {
     OnePair,
     /// A result does not have the figure.
     NotTold,
+    /// The base has the figure in a pair in which the other side has none, which says that nothing
+    /// was answered there.
+    Failed,
 }
 
 /// One figure of both sides.
@@ -53,9 +56,9 @@ pub struct Figure {
     pub name: &'static str,
     /// `higher` or `lower` is better.
     pub better: &'static str,
-    /// Geometric mean of the base.
+    /// Geometric mean of the base; of the share of failures the median.
     pub base: Option<f64>,
-    /// Geometric mean of the other side.
+    /// The same of the other side.
     pub with: Option<f64>,
     /// The second over the first.
     pub ratio: Option<f64>,
@@ -63,7 +66,8 @@ pub struct Figure {
     pub interval: Option<(f64, f64)>,
     /// What follows.
     pub verdict: Verdict,
-    /// Worse by more than the tolerance, with 95 % confidence.
+    /// Worse by more than the tolerance, with 95 % confidence. Also one pair is enough for a figure
+    /// that is gone, and for more failures: those are not scatter.
     pub regressed: bool,
 }
 
@@ -86,14 +90,26 @@ pub struct Comparison {
 
 type Value = fn(&Document) -> Option<f64>;
 
-/// Name, whether higher is better, and the value.
-const FIGURES: [(&str, bool, Value); 5] = [
-    ("throughput_per_s", true, |it| Some(it.report.throughput_per_s)),
-    ("p50_us", false, |it| it.report.latency_us.p50),
-    ("p99_us", false, |it| it.report.latency_us.p99),
-    ("cpu_s_per_million", false, |it| it.server_cost.cpu_s_per_million),
-    ("flushes_per_append", false, |it| it.server_cost.flushes_per_append),
+/// What it means that a result lacks a figure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// Nothing was answered.
+    Failure,
+    /// The server does not tell it.
+    Untold,
+}
+
+/// Name, whether higher is better, what its lack means, and the value.
+const FIGURES: [(&str, bool, Lack, Value); 5] = [
+    ("throughput_per_s", true, Lack::Failure, |it| Some(it.report.throughput_per_s)),
+    ("p50_us", false, Lack::Failure, |it| it.report.latency_us.p50),
+    ("p99_us", false, Lack::Failure, |it| it.report.latency_us.p99),
+    ("cpu_s_per_million", false, Lack::Untold, |it| it.server_cost.cpu_s_per_million),
+    ("flushes_per_append", false, Lack::Untold, |it| it.server_cost.flushes_per_append),
 ];
+/// By how much the share of failed operations may rise in the median of the pairs, percentage
+/// points. A ratio would make a regression of the second error of a million operations.
+const FAILED_RISE_MAX_POINTS: f64 = 0.1;
 
 /// Compares the results in their order. `tolerance`: the share by which a figure may be worse.
 /// `force`: differences of load and machine are noted only.
@@ -128,15 +144,17 @@ pub fn compare(
             }
         }
     }
-    let figures: Vec<Figure> = FIGURES
+    let pairs = || base.iter().zip(with);
+    let mut figures: Vec<Figure> = FIGURES
         .iter()
-        .map(|(name, higher, value)| {
-            let pairs =
-                base.iter().zip(with).map(|(one, other)| Some((value(one)?, value(other)?)));
-            let pairs: Option<Vec<(f64, f64)>> = pairs.collect();
-            Figure::new(name, *higher, pairs.as_deref().and_then(Ratio::of), tolerance)
+        .map(|(name, higher, lack, value)| {
+            let values = pairs().map(|(one, other)| (value(one), value(other)));
+            let values: Vec<(Option<f64>, Option<f64>)> = values.collect();
+            Figure::new(name, *higher, *lack, &values, tolerance)
         })
         .collect();
+    let failed = pairs().map(|(one, other)| (failed_percent(one), failed_percent(other)));
+    figures.push(Figure::of_failures(&failed.collect::<Vec<_>>()));
     let regressed = figures.iter().any(|figure| figure.regressed);
     let sides = [side(&base[0]), side(&with[0])];
     Ok(Comparison { pairs: base.len(), tolerance, sides, notes, figures, regressed })
@@ -157,8 +175,36 @@ fn side(document: &Document) -> String {
     format!("{version} ({})", word(known.and_then(|server| server.commit.as_ref())))
 }
 
+/// Errors and operations without an answer as a share of all that were tried.
+fn failed_percent(document: &Document) -> f64 {
+    let report = &document.report;
+    let all = report.attempts + report.unanswered;
+    (report.errors + report.unanswered) as f64 * 100.0 / all.max(1) as f64
+}
+
+/// The middle one, or the mean of the two in the middle; 0 of none.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.iter().skip(sorted.len().saturating_sub(1) / 2);
+    let middle: Vec<f64> = middle.take(2 - sorted.len() % 2).copied().collect();
+    middle.iter().sum::<f64>() / middle.len().max(1) as f64
+}
+
 impl Figure {
-    fn new(name: &'static str, higher: bool, ratio: Option<Ratio>, tolerance: f64) -> Self {
+    fn new(
+        name: &'static str,
+        higher: bool,
+        lack: Lack,
+        values: &[(Option<f64>, Option<f64>)],
+        tolerance: f64,
+    ) -> Self {
+        let pairs: Option<Vec<(f64, f64)>> =
+            values.iter().map(|(base, with)| Some(((*base)?, (*with)?))).collect();
+        let ratio = pairs.as_deref().and_then(Ratio::of);
+        let good = |value: Option<f64>| value.is_some_and(|value| value > 0.0);
+        let failed =
+            lack == Lack::Failure && values.iter().any(|(base, with)| good(*base) && !good(*with));
         let interval = ratio.and_then(|ratio| ratio.interval);
         // Seen so that below 1 is better.
         let (good, bad) = match interval {
@@ -170,6 +216,7 @@ impl Figure {
             if higher { high < 1.0 - tolerance } else { low > 1.0 + tolerance }
         });
         let verdict = match (ratio, interval) {
+            (None, _) if failed => Verdict::Failed,
             (None, _) => Verdict::NotTold,
             (Some(_), None) => Verdict::OnePair,
             _ if good => Verdict::Better,
@@ -184,7 +231,30 @@ impl Figure {
             ratio: ratio.map(|ratio| digits(ratio.ratio)),
             interval: interval.map(|(low, high)| (digits(low), digits(high))),
             verdict,
-            regressed: beyond,
+            regressed: beyond || failed,
+        }
+    }
+
+    /// Of the shares of failed operations, percent.
+    fn of_failures(pairs: &[(f64, f64)]) -> Self {
+        let rise = median(pairs.iter().map(|(base, with)| with - base));
+        let regressed = rise > FAILED_RISE_MAX_POINTS;
+        let verdict = if regressed {
+            Verdict::Worse
+        } else if rise < -FAILED_RISE_MAX_POINTS {
+            Verdict::Better
+        } else {
+            Verdict::NoDifferenceShown
+        };
+        Self {
+            name: "failed_percent",
+            better: "lower",
+            base: Some(digits(median(pairs.iter().map(|pair| pair.0)))),
+            with: Some(digits(median(pairs.iter().map(|pair| pair.1)))),
+            ratio: None,
+            interval: None,
+            verdict,
+            regressed,
         }
     }
 }
@@ -197,6 +267,7 @@ impl Verdict {
             Self::NoDifferenceShown => "no difference shown",
             Self::OnePair => "one pair: no interval",
             Self::NotTold => "not told",
+            Self::Failed => "failed: base has it",
         }
     }
 }
@@ -224,7 +295,10 @@ impl Comparison {
             let interval = figure
                 .interval
                 .map_or("-".to_owned(), |(low, high)| format!("{low:.3} to {high:.3}"));
-            let regressed = if figure.regressed { ", beyond the tolerance" } else { "" };
+            let regressed = match (figure.regressed, figure.verdict) {
+                (true, Verdict::Failed) | (false, _) => "",
+                (true, _) => ", beyond the tolerance",
+            };
             writeln!(
                 text,
                 "{:<20} {:>12} {:>12} {ratio:>7}  {interval:<16}  {}{regressed}",
@@ -305,6 +379,52 @@ mod tests {
         assert_eq!(verdicts(&one)[0], (Verdict::OnePair, false));
         assert_eq!(verdicts(&one)[4], (Verdict::NotTold, false));
         assert!(one.to_text().contains("one pair cannot tell"), "{}", one.to_text());
+    }
+
+    /// A side that answers nothing has no ratio, and fails all the same. Broken if it passes
+    /// because there is nothing to compare, or if a base that failed is held against the other side.
+    #[test]
+    fn a_total_failure_is_a_regression() {
+        let base = three(1000.0, 500.0);
+        let mut with = three(1000.0, 500.0);
+        with[1].report.throughput_per_s = 0.0;
+        with[1].report.latency_us.p50 = None;
+        with[1].report.latency_us.p99 = None;
+        let failed = compare(&base, &with, 0.1, false).unwrap();
+        assert!(failed.regressed);
+        assert_eq!(verdicts(&failed)[..3], [(Verdict::Failed, true); 3]);
+        assert!(failed.to_text().contains("failed: base has it"), "{}", failed.to_text());
+        let one = compare(&base[1..2], &with[1..2], 0.1, false).unwrap();
+        assert!(one.regressed, "one pair is enough");
+        let mended = compare(&with, &base, 0.1, false).unwrap();
+        assert_eq!(verdicts(&mended)[..3], [(Verdict::NotTold, false); 3]);
+        assert!(!mended.regressed);
+    }
+
+    /// Failures that are left out of throughput and latencies count by their share. Broken if a
+    /// server that loses every hundredth request passes as quick, or if one bad pair decides.
+    #[test]
+    fn more_failures_are_a_regression() {
+        let failing = |unanswered: [u64; 3]| {
+            let mut side = three(1000.0, 500.0);
+            for (document, count) in side.iter_mut().zip(unanswered) {
+                document.report.unanswered = count;
+            }
+            side
+        };
+        let told = |base: [u64; 3], with: [u64; 3]| {
+            let compared = compare(&failing(base), &failing(with), 0.1, false).unwrap();
+            assert_eq!(compared.figures[5].name, "failed_percent");
+            assert_eq!(compared.regressed, compared.figures[5].regressed);
+            verdicts(&compared)[5]
+        };
+        // Of about 10,000 operations.
+        assert_eq!(told([0; 3], [5, 5, 900]), (Verdict::NoDifferenceShown, false));
+        assert_eq!(told([0; 3], [5, 20, 900]), (Verdict::Worse, true));
+        assert_eq!(told([100; 3], [105; 3]), (Verdict::NoDifferenceShown, false));
+        assert_eq!(told([100; 3], [0; 3]), (Verdict::Better, false));
+        assert_eq!(median([4.0, 1.0, 3.0, 2.0].into_iter()), 2.5);
+        assert_eq!(median(std::iter::empty()), 0.0);
     }
 
     #[test]
