@@ -47,6 +47,10 @@ enum Answers {
     BusyBetween,
     Nothing,
     HangUp,
+    /// A thousand receipts, then every connection is hung up.
+    HangUpLater,
+    /// Every request is answered by a page without events.
+    EmptyPages,
 }
 
 fn serve(manner: Manner) -> SocketAddr {
@@ -94,7 +98,12 @@ fn answer_all(mut stream: TcpStream, manner: Manner, requests: &AtomicU64) {
                             "as the test wants it",
                         );
                     }
-                    Answers::Receipts | Answers::BusyBetween | Answers::ConflictsBetween => {
+                    Answers::EmptyPages => empty_page(&mut out, correlation),
+                    Answers::HangUpLater if number >= 1000 => return,
+                    Answers::HangUpLater
+                    | Answers::Receipts
+                    | Answers::BusyBetween
+                    | Answers::ConflictsBetween => {
                         receipt(number).encode(&mut out, correlation, [SPAN])
                     }
                     Answers::Busy => refuse(ErrorCode::Busy, &mut out, correlation),
@@ -120,9 +129,16 @@ fn refuse(code: ErrorCode, out: &mut Vec<u8>, correlation: u64) {
 fn page(request: &[u8], out: &mut Vec<u8>, correlation: u64) {
     let from = ReadStream::decode(request).unwrap().from.0;
     assert!([0, 10, 20].contains(&from), "a page from {from}");
-    let page = StreamPage::begin(out, correlation);
+    let mut page = StreamPage::begin(out, correlation);
+    page.pushed(out, 10);
     let (next, stream_next, committed) = (Revision(from + 10), Revision(30), Lsn(1));
     page.finish_stream(out, &StreamTail { next, stream_next, committed, end: from == 20 });
+}
+
+fn empty_page(out: &mut Vec<u8>, correlation: u64) {
+    let page = StreamPage::begin(out, correlation);
+    let (next, stream_next, committed) = (Revision(0), Revision(0), Lsn(1));
+    page.finish_stream(out, &StreamTail { next, stream_next, committed, end: true });
 }
 
 fn receipt(number: u64) -> Appended {
@@ -278,6 +294,67 @@ fn lost_connections_are_counted() {
     let settings = Settings { connections: 2, ..settings(addr) };
     let report = generator::run(&settings).unwrap();
     assert_eq!(report.errors_by_code.get("ConnectionLost"), Some(&2), "{report:?}");
+}
+
+/// What a connection had in flight when it broke behind the window is unanswered. Broken if a
+/// server that dies in the drain leaves a report without a flaw.
+#[test]
+fn what_breaks_behind_the_window_is_unanswered() {
+    let delay = Duration::from_millis(900);
+    let addr = serve(Manner { answers: Answers::HangUp, delay, ..Manner::default() });
+    let drain = Duration::from_secs(5);
+    let settings = Settings { connections: 2, in_flight: 4, drain, ..settings(addr) };
+    let report = generator::run(&settings).unwrap();
+    assert_eq!((report.unanswered, report.errors, report.acked), (8, 0, 0), "{report:?}");
+    assert_eq!(report.connections_lost, 2, "{report:?}");
+}
+
+/// Connections that break in the warm-up are told, though nothing is counted there, and what they
+/// would have had to send is a backlog. Broken if a load that nobody bore looks like one at rest.
+#[test]
+fn what_breaks_in_the_warm_up_is_told() {
+    let addr = serve(Manner { answers: Answers::HangUp, ..Manner::default() });
+    let warm_up = Duration::from_millis(500);
+    let settings = Settings { connections: 2, warm_up, rate_per_s: Some(1000), ..settings(addr) };
+    let report = generator::run(&settings).unwrap();
+    assert_eq!((report.connections_lost, report.errors, report.acked), (2, 0, 0), "{report:?}");
+    let open = report.open_loop.as_ref().unwrap();
+    assert_eq!((open.saturated, open.unsent), (true, 600), "{open:?}");
+    assert!(report.to_text().contains("2 of 2 connections were lost"), "{}", report.to_text());
+}
+
+/// A load that ends early still tells what it used. Broken if the readings are those of the
+/// window's end only, which such a load does not see.
+#[test]
+fn a_load_that_ends_early_tells_its_processor_time() {
+    let addr = serve(Manner { answers: Answers::HangUpLater, ..Manner::default() });
+    let report =
+        generator::run(&Settings { duration: Duration::from_secs(3), ..settings(addr) }).unwrap();
+    assert_eq!((report.acked, report.connections_lost), (1000, 1), "{report:?}");
+    assert!(report.client.cpu_percent[0] > 0.0, "{report:?}");
+}
+
+/// Only the answer that an operation asks for is a success. Broken if any frame will do: reads of
+/// streams that do not exist would be the fastest of all.
+#[test]
+fn an_answer_of_another_kind_and_an_empty_page_are_errors() {
+    let delay = Duration::from_millis(1);
+    let of = |answers| serve(Manner { answers, delay, ..Manner::default() });
+    let read =
+        |addr| Settings { workload: Workload::Read, streams_of_run: Some(1), ..settings(addr) };
+    for (settings, name) in [
+        (settings(of(Answers::EmptyPages)), "BadAnswer"),
+        (read(of(Answers::Receipts)), "BadAnswer"),
+        (read(of(Answers::EmptyPages)), "EmptyPage"),
+    ] {
+        let report = generator::run(&settings).unwrap();
+        assert_eq!((report.acked, report.latency_us.samples), (0, 0), "{report:?}");
+        assert!(report.errors > 0, "{report:?}");
+        assert_eq!(report.errors_by_code.get(name), Some(&report.errors), "{report:?}");
+    }
+    let unwritten = Settings { streams_of_run: None, ..read(of(Answers::EmptyPages)) };
+    let text = generator::run(&unwritten).unwrap_err().to_string();
+    assert!(text.contains("answered an append with a frame of another kind"), "{text}");
 }
 
 /// Nobody listens: an error that names the address, not a report of zeros.

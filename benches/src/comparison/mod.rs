@@ -381,8 +381,8 @@ mod tests {
         assert!(one.to_text().contains("one pair cannot tell"), "{}", one.to_text());
     }
 
-    /// A side that answers nothing has no ratio, and fails all the same. Broken if it passes
-    /// because there is nothing to compare, or if a base that failed is held against the other side.
+    /// A side that answers nothing has no ratio, and fails all the same. Broken if it passes as
+    /// there is nothing to compare, or if a base that failed is held against the other side.
     #[test]
     fn a_total_failure_is_a_regression() {
         let base = three(1000.0, 500.0);

@@ -5,6 +5,8 @@ use duolog_net::wire::{
 };
 
 use super::connection::ConnectionError;
+use super::requests::{Operation, OperationKind};
+use super::workload::ReadMode;
 
 /// See the module's text.
 #[derive(Clone, Debug)]
@@ -95,6 +97,21 @@ impl Answer {
         }
         Ok(answer)
     }
+
+    /// Why it is no success although it refuses nothing: the name to count it under. Every stream
+    /// that is read here has events, so that a page without any is of a stream that is missing.
+    /// Only a replay may end with one.
+    #[must_use]
+    pub fn fault(&self, operation: &Operation, mode: ReadMode) -> Option<&'static str> {
+        match (operation.kind, self.kind) {
+            (_, FrameKind::Error) | (OperationKind::Append, FrameKind::Appended) => None,
+            (OperationKind::Read, FrameKind::StreamPage) => {
+                let goes_on = mode == ReadMode::Replay && operation.from > 0;
+                (self.page_events == 0 && !goes_on).then_some("EmptyPage")
+            }
+            _ => Some("BadAnswer"),
+        }
+    }
 }
 
 /// An answer that says nothing.
@@ -134,5 +151,32 @@ const fn name_of(code: Option<ErrorCode>) -> &'static str {
         Some(ErrorCode::Damaged) => "Damaged",
         Some(ErrorCode::NotLeader) => "NotLeader",
         Some(ErrorCode::Refused) => "Refused",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only the frame that an operation asks for is a success. Broken if a page of nothing is a
+    /// good read, or if the last page of a replay, which may be empty, is an error.
+    #[test]
+    fn an_answer_of_another_kind_or_without_events_is_a_fault() {
+        let append = Operation::default();
+        let read = |from| Operation { kind: OperationKind::Read, from, ..Operation::default() };
+        let of_kind = |kind| Answer { kind, ..NOTHING };
+        let page = |page_events| Answer { page_events, ..of_kind(FrameKind::StreamPage) };
+        let (receipt, modes) = (of_kind(FrameKind::Appended), [ReadMode::Page, ReadMode::Replay]);
+        for mode in modes {
+            assert_eq!(receipt.fault(&append, mode), None);
+            assert_eq!(of_kind(FrameKind::Error).fault(&append, mode), None, "it is a refusal");
+            assert_eq!(page(1).fault(&append, mode), Some("BadAnswer"));
+            assert_eq!(of_kind(FrameKind::Pong).fault(&append, mode), Some("BadAnswer"));
+            assert_eq!(receipt.fault(&read(0), mode), Some("BadAnswer"));
+            assert_eq!(page(1).fault(&read(0), mode), None);
+            assert_eq!(page(0).fault(&read(0), mode), Some("EmptyPage"));
+        }
+        assert_eq!(page(0).fault(&read(9), ReadMode::Point), Some("EmptyPage"));
+        assert_eq!(page(0).fault(&read(9), ReadMode::Replay), None);
     }
 }

@@ -55,8 +55,8 @@ pub enum ConnectionError {
     #[error("the server refused: {0}")]
     Refused(&'static str),
     /// An answer of another kind than the request asks for.
-    #[error("the server answered a hello with another frame")]
-    NotAccepted,
+    #[error("the server answered {0} with a frame of another kind")]
+    WrongKind(&'static str),
     /// The load is made of requests that the server does not take.
     #[error(
         "requests of up to {body_bytes} bytes are over its limit of {limit_bytes} \
@@ -79,7 +79,7 @@ impl ConnectionError {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Socket(_) => "ConnectionLost",
-            Self::Frame(_) | Self::Body(_) | Self::NotAccepted | Self::Correlation(_) => {
+            Self::Frame(_) | Self::Body(_) | Self::WrongKind(_) | Self::Correlation(_) => {
                 "BadAnswer"
             }
             Self::TooLarge { .. } => "TooLarge",

@@ -125,7 +125,7 @@ impl Worker {
             return Err(ConnectionError::Refused(refusal.name));
         }
         let limits = answer.limits.as_deref().filter(|_| answer.kind == FrameKind::HelloAccepted);
-        let limits = limits.ok_or(ConnectionError::NotAccepted)?;
+        let limits = limits.ok_or(ConnectionError::WrongKind("a hello"))?;
         let (body_bytes, limit_bytes) =
             (self.requests.body_max_bytes(), limits.frame_body_max_bytes);
         if body_bytes > limit_bytes {
@@ -197,7 +197,8 @@ impl Worker {
     ) -> Result<(), ConnectionError> {
         let flight = self.connections[number].land(answer.correlation)?;
         match answer.refusal {
-            None => self.prepare(number),
+            None if answer.kind == FrameKind::Appended => self.prepare(number),
+            None => return Err(ConnectionError::WrongKind("an append")),
             Some(refusal) if refusal.is_busy => {
                 let due_ns = now + refusal.pause_ns.max(BUSY_RETRY_MIN_NS);
                 self.postponed.push((due_ns, number as u32, flight.operation));

@@ -33,7 +33,7 @@ pub struct Report {
     pub acked_reads: u64,
     /// Events read or appended per second of the window.
     pub events_per_s: f64,
-    /// Refusals and losses within the window.
+    /// Refusals, losses and answers that are none within the window.
     pub errors: u64,
     /// The same by name.
     pub errors_by_code: BTreeMap<String, u64>,
@@ -43,6 +43,10 @@ pub struct Report {
     pub attempts: u64,
     /// Operations started in the window and never answered.
     pub unanswered: u64,
+    /// Connections that broke at any time, in the warm-up and the drain too: from then on the load
+    /// was that of fewer. Results of older programs do not tell.
+    #[serde(default)]
+    pub connections_lost: u64,
     /// Latency of successful operations that started in the window.
     pub latency_us: LatencyReport,
     /// Mixed load: of these, the reads.
@@ -174,6 +178,7 @@ impl Report {
             retries,
             attempts: acked + errors + retries,
             unanswered: sum(|tally| tally.unanswered),
+            connections_lost: sum(|tally| tally.connections_lost),
             latency_us: merged(|tally| &tally.latencies),
             read_latency_us: mixed.then(|| merged(|tally| &tally.read_latencies)),
             append_latency_us: mixed.then(|| merged(|tally| &tally.append_latencies)),
@@ -237,6 +242,10 @@ impl Report {
         }
         if self.unanswered > 0 {
             writeln!(text, "  unanswered  {:>12}", self.unanswered)?;
+        }
+        if self.connections_lost > 0 {
+            let (lost, all) = (self.connections_lost, settings.connections);
+            writeln!(text, "  WARNING {lost} of {all} connections were lost")?;
         }
         if let Some(open) = &self.open_loop {
             open.write_text(text)?;
@@ -432,6 +441,7 @@ mod tests {
         };
         let mut tally = Tally { acked: 7, scheduled: 9, sent: 8, ..Tally::default() };
         tally.latencies.record(1_234_567);
+        tally.connections_lost = 3;
         tally.count_error("Busy", 3);
         tally.count_error("Busy", 2);
         let report = Report::new(&settings, &[tally.clone()]);
@@ -439,5 +449,10 @@ mod tests {
         assert_eq!(back(&settings), settings);
         assert_eq!(back(&tally), tally);
         assert_eq!(back(&report), report);
+        // Results from before there was this count are read as if none had been lost.
+        let mut older = serde_json::to_value(&report).unwrap();
+        assert_eq!(older.as_object_mut().unwrap().remove("connections_lost"), Some(3.into()));
+        let older: Report = serde_json::from_value(older).unwrap();
+        assert_eq!(older, Report { connections_lost: 0, ..report });
     }
 }

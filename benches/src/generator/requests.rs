@@ -105,7 +105,8 @@ impl Requests {
         Some(Operation { target, kind, from })
     }
 
-    const fn read_mode(&self) -> ReadMode {
+    /// What its reads are.
+    pub const fn read_mode(&self) -> ReadMode {
         match self.settings.workload {
             Workload::Mixed => ReadMode::Point,
             Workload::Append | Workload::Read => self.settings.read_mode,

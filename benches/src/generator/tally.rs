@@ -61,10 +61,13 @@ pub struct Tally {
     /// Requests in flight on each connection: what was asked for, or less if the server grants less
     /// to a closed loop.
     pub in_flight_max: u32,
-    /// Refusals and losses within the window, by name.
+    /// Refusals, losses and answers that are none within the window, by name.
     pub errors: BTreeMap<String, u64>,
-    /// Operations that started in the window and were not answered by the end of the drain.
+    /// Operations that started in the window and were not answered by the end of the drain,
+    /// those of connections that broke behind the window too.
     pub unanswered: u64,
+    /// Connections that broke at any time, also outside the window.
+    pub connections_lost: u64,
     /// Open loop: operations due in the window.
     pub scheduled: u64,
     /// Open loop: those of them that were sent.

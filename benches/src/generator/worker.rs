@@ -7,6 +7,7 @@
 //!
 //! Counted are: answers that arrive within the window (`acked`, errors), and the latencies of
 //! operations whose start lies in the window, also when their answer comes in the drain behind it.
+//! An operation that started in the window and whose connection broke behind it is unanswered.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -114,6 +115,12 @@ impl Worker {
             if self.poll_sockets(&mut events, timeout).is_err() {
                 break;
             }
+        }
+        // A load whose connections all broke ends before its window does. What it would still have
+        // had to send is its backlog.
+        if after.is_none() {
+            after = Some(ThreadUse::now());
+            self.at_end = self.schedule.clone();
         }
         if let (Some(before), Some(after)) = (before, after) {
             self.tally.thread_use = after.since(before);
@@ -256,8 +263,13 @@ impl Worker {
         now: u64,
     ) -> Result<(), ConnectionError> {
         let flight = self.connections[number].land(answer.correlation)?;
+        let fault = answer.fault(&flight.operation, self.requests.read_mode());
         let next = self.requests.answered(&mut self.owned[number], flight.operation, answer);
-        self.count(&flight, answer, next.is_none(), now);
+        let next = next.filter(|_| fault.is_none());
+        match fault {
+            Some(name) => self.count_errors(name, 1, now),
+            None => self.count(&flight, answer, next.is_none(), now),
+        }
         if let Some(operation) = next {
             // The same operation goes on: its latency counts from its own start.
             self.launch(number, flight.start_ns, now, operation);
@@ -277,27 +289,32 @@ impl Worker {
         Ok(())
     }
 
+    /// Errors at this moment; they count within the window.
+    fn count_errors(&mut self, name: &str, count: u64, now: u64) {
+        if self.window.contains(now) {
+            self.tally.count_error(name, count);
+            self.recorder.errors(now, count);
+        }
+    }
+
     /// Counts an answer; `last` says that nothing further follows for its operation.
     fn count(&mut self, flight: &Flight, answer: &Answer, last: bool, now: u64) {
         let (in_window, started_in) =
             (self.window.contains(now), self.window.contains(flight.start_ns));
         let reads = flight.operation.kind == OperationKind::Read;
         let took_ns = now.saturating_sub(flight.start_ns);
-        let tally = &mut self.tally;
         if let Some(refusal) = answer.refusal {
-            match (last, in_window) {
-                (true, true) => {
-                    tally.count_error(refusal.name, 1);
-                    self.recorder.errors(now, 1);
-                }
-                (false, true) => tally.retries += 1,
-                (_, false) => {}
+            if last {
+                self.count_errors(refusal.name, 1, now);
+            } else {
+                self.tally.retries += u64::from(in_window);
             }
             if last && started_in {
-                tally.refusals.record(now.saturating_sub(flight.sent_ns));
+                self.tally.refusals.record(now.saturating_sub(flight.sent_ns));
             }
             return;
         }
+        let tally = &mut self.tally;
         if in_window && reads {
             tally.events += u64::from(answer.page_events);
             tally.page_bytes += answer.body_bytes;
@@ -409,17 +426,18 @@ impl Worker {
         connection.stage = Stage::Dead;
         let lost = connection.in_flight() as u64;
         let now = self.clock.now_ns();
-        if self.window.contains(now) {
-            self.tally.count_error(error.name(), lost.max(1));
-            self.recorder.errors(now, lost.max(1));
+        self.tally.connections_lost += 1;
+        if now >= self.window.end_ns {
+            // Behind the window nothing is an error any more, but what it began had no answer.
+            self.tally.unanswered += count_started(connection, self.window);
         }
         connection.forget_flights();
+        self.count_errors(error.name(), lost.max(1), now);
     }
 
     fn count_leftovers(mut self) -> Tally {
-        let counted = |flight: &&Flight| self.window.contains(flight.start_ns);
-        let flights = self.connections.iter().flat_map(Connection::flights);
-        self.tally.unanswered = flights.filter(counted).count() as u64;
+        let left = self.connections.iter().map(|connection| count_started(connection, self.window));
+        self.tally.unanswered += left.sum::<u64>();
         let left = |schedule: &Option<Schedule>, count: fn(&Schedule) -> u64| {
             schedule.as_ref().map_or(0, count)
         };
@@ -431,6 +449,11 @@ impl Worker {
             self.connections.iter().map(|connection| connection.slots() as u32).min().unwrap_or(0);
         self.tally
     }
+}
+
+/// Requests in flight whose operations started in the window.
+fn count_started(connection: &Connection, window: Window) -> u64 {
+    connection.flights().filter(|flight| window.contains(flight.start_ns)).count() as u64
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

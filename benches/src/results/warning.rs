@@ -8,8 +8,8 @@ use crate::generator::report::Report;
 /// One reason for doubt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Which, for programs: `client_limited`, `saturated`, `errors`, `unanswered`, `disk_changed`,
-    /// `network_changed`.
+    /// Which, for programs: `client_limited`, `saturated`, `errors`, `unanswered`,
+    /// `connections_lost`, `disk_changed`, `network_changed`.
     pub code: String,
     /// The same for people.
     pub text: String,
@@ -37,6 +37,11 @@ pub fn warnings(report: &Report, probes: &Probes) -> Vec<Warning> {
     }
     if report.unanswered > 0 {
         warn("unanswered", format!("{} requests got no answer", report.unanswered));
+    }
+    if report.connections_lost > 0 {
+        let (lost, all) = (report.connections_lost, report.settings.connections);
+        let text = format!("{lost} of {all} connections were lost: the load was that of fewer");
+        warn("connections_lost", text);
     }
     let mut compare = |code: &str, what: &str, looks: Option<(f64, f64)>| {
         if let Some((before, after)) = looks {
@@ -70,7 +75,9 @@ mod tests {
         assert!(document.warnings[1].text.contains("60 us before"), "{:?}", document.warnings);
         document.report.client.client_limited = true;
         document.report.unanswered = 5;
-        let all = codes(&warnings(&document.report, &Probes::default()));
-        assert_eq!(all, ["client_limited", "errors", "unanswered"]);
+        document.report.connections_lost = 60;
+        let list = warnings(&document.report, &Probes::default());
+        assert_eq!(codes(&list), ["client_limited", "errors", "unanswered", "connections_lost"]);
+        assert!(list[3].text.starts_with("60 of 64 connections"), "{list:?}");
     }
 }

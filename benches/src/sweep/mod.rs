@@ -259,7 +259,8 @@ fn observation(report: &Report) -> Observation {
         achieved_per_s: report.throughput_per_s,
         p50_us: report.latency_us.p50,
         p99_us: report.latency_us.p99,
-        errors: report.errors + report.unanswered,
+        // A connection that broke in the warm-up left no error, but its load is gone.
+        errors: (report.errors + report.unanswered).max(report.connections_lost),
         saturated: open.is_some_and(|open| open.saturated),
         client_limited: report.client.client_limited,
     }
@@ -438,6 +439,25 @@ mod tests {
         assert!(matches!(swept, Err(SweepError::Setting(_))), "{swept:?}");
         assert_eq!(share_of(RATE_MAX_PER_S, OVERLOAD_PERCENT), RATE_MAX_PER_S);
         assert_eq!((share_of(1, 10), share_of(1000, 120)), (1, 1200));
+    }
+
+    /// A load that lost connections has not kept its rate. Broken if those that broke in the
+    /// warm-up, where nothing is counted, leave a step that looks clean.
+    #[test]
+    fn a_step_that_lost_connections_is_not_kept() {
+        let addr = "127.0.0.1:1".parse().unwrap();
+        let settings = Settings {
+            rate_per_s: Some(100),
+            ..Settings::appends(addr, 8, 100, Duration::from_secs(1))
+        };
+        let mut tally = Tally { acked: 100, scheduled: 100, sent: 100, ..Tally::default() };
+        tally.latencies.record(300_000);
+        let verdict = |tally: &Tally| {
+            observation(&Report::new(&settings, std::slice::from_ref(tally))).verdict(None)
+        };
+        assert_eq!(verdict(&tally), Verdict::Kept);
+        tally.connections_lost = 1;
+        assert_eq!(verdict(&tally), Verdict::Errors);
     }
 
     /// Reads are measured on streams that are written once. Broken if a load after the first one

@@ -67,7 +67,7 @@ pub struct Observation {
     pub p50_us: Option<f64>,
     /// Latency of the successful ones, us.
     pub p99_us: Option<f64>,
-    /// Refused, lost and never answered.
+    /// Refused, lost and never answered; at least the connections that broke.
     pub errors: u64,
     /// The generator fell behind its timetable.
     pub saturated: bool,
