@@ -68,7 +68,7 @@ fn two_workers_are_one_run() {
     let shares = json["fleet"]["workers"].as_array().expect("each worker has a share");
     let acked: Vec<u64> = shares.iter().filter_map(|share| share["acked"].as_u64()).collect();
     assert_eq!(acked.iter().sum::<u64>(), json["acked"].as_u64().expect("a number"), "{json}");
-    assert!(acked.len() == 2 && acked.iter().all(|acked| *acked > 900), "{acked:?}");
+    assert!(acked.len() == 2 && acked.iter().all(|acked| *acked > 0), "{acked:?}");
     for (share, worker) in shares.iter().zip(&workers) {
         assert_eq!(share["worker"], *worker.address);
         assert!(share["round_trip_us"].as_f64() > Some(0.0), "{share}");
