@@ -39,7 +39,9 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    println!("cargo::rustc-env=DUOLOG_COMMIT={}", commit().as_deref().unwrap_or("unknown"));
+    // Not named DUOLOG_…: `cargo run` and `cargo test` hand it on to the program, which takes
+    // every such variable for a setting.
+    println!("cargo::rustc-env=BUILT_FROM_COMMIT={}", commit().as_deref().unwrap_or("unknown"));
 }
 
 /// Twelve digits of the commit; `-modified` when a source differs from it.
