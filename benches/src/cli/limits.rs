@@ -27,7 +27,7 @@ pub struct LimitsArgs {
     /// Rounds, at least 3
     #[arg(long, default_value_t = limits::ROUNDS_MIN, value_name = "N")]
     pub rounds: u32,
-    /// Measured time of each of the eight loads of a round
+    /// Measured time of each of the ten loads of a round
     #[arg(long, default_value = "2s", value_parser = parse_duration, value_name = "T")]
     pub duration: Duration,
     /// Groups that the skeleton writes at one time, 1 to 8

@@ -110,18 +110,18 @@ impl Server {
         Self::start_at(name, dir, addr, arguments)
     }
 
-    /// Starts this program as a standalone server of one shard with its data in `data`.
-    pub fn standalone(name: &'static str, dir: &Path, data: &Path) -> Result<Self, ChildError> {
-        let arguments = Self::standalone_arguments(data);
-        Self::start(name, dir, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-
-    /// The arguments of a standalone server of one shard with its data in `data`.
-    pub(super) fn standalone_arguments(data: &Path) -> Vec<String> {
+    /// Starts this program as a standalone server of one shard with its data in `data` and the
+    /// flags in `more`.
+    pub fn standalone(
+        name: &'static str,
+        dir: &Path,
+        data: &Path,
+        more: &[&str],
+    ) -> Result<Self, ChildError> {
         let data = data.to_string_lossy();
         let arguments = ["serve", "--standalone", "--data-dir", &data];
         let listen = ["--listen-client", "{addr}", "--shards-count", "1"];
-        arguments.into_iter().chain(listen).map(str::to_owned).collect()
+        Self::start(name, dir, &[&arguments[..], &listen, more].concat())
     }
 
     /// Like [`Server::start`] on a given address: a server that is started again keeps its place.

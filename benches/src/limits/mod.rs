@@ -47,7 +47,7 @@ pub struct LimitsSettings {
     pub dir: PathBuf,
     /// Rounds, 3..=1000.
     pub rounds: u32,
-    /// Measured window of each of the eight loads of a round.
+    /// Measured window of each of the ten loads of a round.
     pub duration: Duration,
     /// Groups that the skeleton writes at one time, 1..=8.
     pub skeleton_writes_in_flight: u32,
@@ -156,7 +156,7 @@ fn run_round(
     };
     let skeleton = start_skeleton(settings, dir)?;
     let data = dir.join(format!("data-{number}"));
-    let duolog = Server::standalone("duolog", dir, &data)?;
+    let duolog = Server::standalone("duolog", dir, &data, &[])?;
     // Who comes first alternates: the second of two is not always the one that finds the device
     // and the processor warm.
     let skeleton_first = number.is_multiple_of(2);
@@ -192,10 +192,8 @@ fn run_lone_client(
     let arguments = ["bench", "plain", "--listen", "{addr}", "--dir", &dir_text];
     let plain = Server::start("plain", dir, &arguments)?;
     let (data, spin_us) = (dir.join("data-spinning"), settings.spin_us.to_string());
-    let arguments = Server::standalone_arguments(&data);
-    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    arguments.extend(["--shards-spin-us", &spin_us]);
-    let spinning = Server::start("spinning", dir, &arguments)?;
+    let spin = ["--shards-spin-us", &spin_us];
+    let spinning = Server::standalone("spinning", dir, &data, &spin)?;
     let servers = [plain.process_id(), spinning.process_id()];
     let (samples, _) =
         quietest(&servers, || Ok((load(settings, &plain, 1)?, load(settings, &spinning, 1)?)))?;

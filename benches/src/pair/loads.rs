@@ -60,7 +60,7 @@ pub fn run(
     if settings.rounds == 0 {
         return Ok(());
     }
-    let server = Server::standalone("standalone", dir, &dir.join("standalone"))?;
+    let server = Server::standalone("standalone", dir, &dir.join("standalone"), &[])?;
     let standalone = Target { addr: server.addr, process_ids: vec![server.process_id()] };
     for number in 0..settings.rounds {
         progress(&format!("round {} of {}", number + 1, settings.rounds));

@@ -73,20 +73,16 @@ impl Layout {
     #[must_use]
     pub fn advice(&self, shards: &[Vec<usize>]) -> Vec<Advice> {
         let used: Vec<usize> = shards.concat();
-        let used_of = |group: &[usize]| -> Vec<usize> {
-            used.iter().copied().filter(|cpu| group.contains(cpu)).collect()
-        };
         let mut advice = Vec::new();
         for group in &self.siblings {
-            let sharing = shards.iter().filter(|cpus| cpus.iter().any(|cpu| group.contains(cpu)));
-            if sharing.count() > 1 {
+            if shards.iter().filter(|cpus| meet(cpus, group)).count() > 1 {
                 advice.push(Advice {
                     value: format!("CPUs {} are threads of one core", write_list(group)),
                     remedy: "give each shard a core: name one of them in shards.cpus".to_owned(),
                 });
             }
         }
-        if self.nodes.iter().filter(|node| !used_of(node).is_empty()).count() > 1 {
+        if self.nodes.iter().filter(|node| meet(&used, node)).count() > 1 {
             let nodes: Vec<String> = self.nodes.iter().map(|node| write_list(node)).collect();
             advice.push(Advice {
                 value: format!("the shards span NUMA nodes ({})", nodes.join("; ")),
@@ -96,7 +92,7 @@ impl Layout {
         advice.extend(self.network_advice(&used));
         if let [line] = &*self.disk
             && line.count >= INTERRUPTS_MIN
-            && used_of(&line.cpus).is_empty()
+            && !meet(&used, &line.cpus)
         {
             let (name, cpus) = (&line.name, write_list(&line.cpus));
             advice.push(Advice {
@@ -113,10 +109,8 @@ impl Layout {
 
     /// All network interrupts that go to shards' CPUs, in one.
     fn network_advice(&self, used: &[usize]) -> Option<Advice> {
-        let meets = |line: &&Interrupts| {
-            line.count >= INTERRUPTS_MIN && line.cpus.iter().any(|cpu| used.contains(cpu))
-        };
-        let lines: Vec<&Interrupts> = self.network.iter().filter(meets).collect();
+        let disturbs = |line: &&Interrupts| line.count >= INTERRUPTS_MIN && meet(used, &line.cpus);
+        let lines: Vec<&Interrupts> = self.network.iter().filter(disturbs).collect();
         let first = lines.first()?;
         let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
         Some(Advice {
@@ -128,6 +122,11 @@ impl Layout {
             ),
         })
     }
+}
+
+/// Whether two sets have a CPU in common.
+fn meet(some: &[usize], others: &[usize]) -> bool {
+    some.iter().any(|cpu| others.contains(cpu))
 }
 
 /// The CPU lists in `dir/<prefix><number>/<file>`, each once.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::inbox::Inbox;
-use super::vitals::Vitals;
+use super::vitals;
 
 /// A request, as `{"command": …}`.
 #[derive(Debug, Deserialize)]
@@ -63,8 +63,7 @@ fn status(settings: &Settings, inboxes: &[Arc<Inbox>]) -> String {
             "written_bytes": reading.written_bytes,
         })
     });
-    let vitals = Vitals::now();
-    json!({
+    let mut status = json!({
         "node": node,
         "cluster": settings.cluster.to_string(),
         "role": "standalone",
@@ -78,12 +77,9 @@ fn status(settings: &Settings, inboxes: &[Arc<Inbox>]) -> String {
         "shards": shards.collect::<Vec<_>>(),
         "failovers": [],
         "skew_ms": {"peer": null, "s3": null},
-        "version": crate::version::VERSION,
-        "commit": crate::version::COMMIT,
-        "cpu_us": vitals.cpu_us,
-        "resident_bytes": vitals.resident_bytes,
-    })
-    .to_string()
+    });
+    vitals::tell(&mut status);
+    status.to_string()
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! What this process has consumed so far, as the kernel counts it.
 
 use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+
+use crate::version::{COMMIT, VERSION};
 
 /// A reading.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,15 @@ impl Vitals {
         let resident_bytes = pages.map(|pages| pages * rustix::param::page_size() as u64);
         Self { cpu_us, resident_bytes }
     }
+}
+
+/// Puts into a node's status what its process is and has consumed.
+pub fn tell(status: &mut Value) {
+    let Vitals { cpu_us, resident_bytes } = Vitals::now();
+    status["version"] = json!(VERSION);
+    status["commit"] = json!(COMMIT);
+    status["cpu_us"] = json!(cpu_us);
+    status["resident_bytes"] = json!(resident_bytes);
 }
 
 /// The second number of `/proc/PID/statm` (proc(5)).

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::control::Control;
 use crate::serve::cluster::gauges::ShardReading;
 use crate::serve::inbox::Message;
-use crate::serve::vitals::Vitals;
+use crate::serve::vitals;
 
 /// A request, as `{"command": ...}`.
 #[derive(Debug, Deserialize)]
@@ -176,8 +176,7 @@ fn status(control: &Control) -> Value {
         readings.iter().enumerate().map(|(index, reading)| shard(index, reading, leads)).collect();
     let rescues = control.shard.inboxes.iter();
     let rescues: u64 = rescues.map(|inbox| inbox.rescues.load(Ordering::Relaxed)).sum();
-    let vitals = Vitals::now();
-    json!({
+    let mut told = json!({
         "node": settings.identity.node.to_string(),
         "cluster": settings.identity.cluster.to_string(),
         "role": role,
@@ -196,11 +195,9 @@ fn status(control: &Control) -> Value {
         },
         "s3_requests": settings.store.counters().calls.load(Ordering::Relaxed),
         "rescues": rescues,
-        "version": crate::version::VERSION,
-        "commit": crate::version::COMMIT,
-        "cpu_us": vitals.cpu_us,
-        "resident_bytes": vitals.resident_bytes,
-    })
+    });
+    vitals::tell(&mut told);
+    told
 }
 
 /// Where the second copies go. A connection that is up proves little when packets vanish: whoever
