@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use crate::probe::placement::{Advice, Layout};
+use crate::probe::port::Port;
 use crate::probe::{affinity, device, direct, latency, memlock, port};
 use crate::settings::Settings;
 use crate::settings::cpus::write_list;
 use crate::settings::key::write_bytes;
+use crate::settings::listen::Listen;
 use crate::uring::ring;
 
 /// How a point stands.
@@ -73,7 +75,8 @@ pub fn examine(settings: &Settings) -> Vec<Finding> {
     let mut findings =
         vec![kernel(), rings(), locked_memory(settings), open_files(), cpus(settings)];
     findings.extend(placement(settings));
-    findings.extend([clock_source(), client_port(settings)]);
+    findings.push(clock_source());
+    findings.extend(ports(settings));
     match settings.data_dir.as_deref() {
         Some(dir) => findings.extend(disk(dir, settings)),
         None => findings.push(Finding::bad(
@@ -187,16 +190,27 @@ fn clock_source() -> Finding {
     Finding::ok("clock source", source)
 }
 
-fn client_port(settings: &Settings) -> Finding {
-    let address = settings.listen.client;
-    match port::check(address, &settings.origin("listen.client")) {
-        Ok(()) => Finding::ok("client port", format!("{address} is free")),
-        // The usual reason is a running Duolog, which is fine for a doctor's visit.
-        Err(error @ port::PortError::InUse { .. }) => {
-            Finding { status: Status::Warn, ..Finding::fail("client port", &error) }
-        }
-        Err(error) => Finding::fail("client port", &error),
+fn ports(settings: &Settings) -> Vec<Finding> {
+    let listen = &settings.listen;
+    let mut findings: Vec<Finding> = listen
+        .ports()
+        .map(|(setting, address)| {
+            let check = if setting == "listen.http" { "HTTP port" } else { "client port" };
+            match port::check(Port { address, setting, origin: &settings.origin(setting) }) {
+                Ok(()) => Finding::ok(check, format!("{address} is free")),
+                // The usual reason is a running Duolog, which is fine for a doctor's visit.
+                Err(error @ port::PortError::InUse { .. }) => {
+                    Finding { status: Status::Warn, ..Finding::fail(check, &error) }
+                }
+                Err(error) => Finding::fail(check, &error),
+            }
+        })
+        .collect();
+    if let Some(exposure) = listen.exposure() {
+        let remedy = Listen::EXPOSURE_REMEDY;
+        findings.push(Finding::bad("HTTP access", Status::Warn, exposure, remedy));
     }
+    findings
 }
 
 fn disk(dir: &Path, settings: &Settings) -> Vec<Finding> {

@@ -135,7 +135,8 @@ fn a_directory_in_memory_is_refused() {
     }
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = dir.path().to_str().unwrap();
-    refused(&["serve", "--standalone", "--data-dir", path], 12, &[path, "tmpfs", "ext4"]);
+    let arguments = ["serve", "--standalone", "--listen-http", "off", "--data-dir", path];
+    refused(&arguments, 12, &[path, "tmpfs", "ext4"]);
 }
 
 #[test]
@@ -168,12 +169,12 @@ fn a_directory_in_use_or_of_another_shard_count_is_refused() {
     // Shards share their port; another server must be found all the same.
     let other = dir.path().join("other");
     let other = ["serve", "--standalone", "--data-dir", other.to_str().unwrap()];
-    let taken = [&other[..], &["--listen-client", &node.address]].concat();
+    let taken = [&other[..], &["--listen-client", &node.address, "--listen-http", "off"]].concat();
     refused(&taken, 15, &[&node.address, "ss -ltnp"]);
     let listen = format!("127.0.0.1:{}", node::free_port());
     let serve = |shards: &'static str| {
         let fixed = ["serve", "--standalone", "--data-dir", path, "--listen-client", &listen];
-        let shards = ["--shards-count", shards];
+        let shards = ["--shards-count", shards, "--listen-http", "off"];
         let all = [&fixed[..], &shards, &SMALL].concat();
         let output = duolog(&all).env("DUOLOG_LOGGING_LEVEL", "error").output().unwrap();
         finish(output)

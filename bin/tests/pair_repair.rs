@@ -53,6 +53,8 @@ impl Place {
             &self.client,
             "--listen-peer",
             &self.peer,
+            "--listen-http",
+            "off",
             "--s3-endpoint",
             &self.s3,
             "--s3-allow-http",

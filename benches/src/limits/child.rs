@@ -120,8 +120,9 @@ impl Server {
     ) -> Result<Self, ChildError> {
         let data = data.to_string_lossy();
         let arguments = ["serve", "--standalone", "--data-dir", &data];
-        let listen = ["--listen-client", "{addr}", "--shards-count", "1"];
-        Self::start(name, dir, &[&arguments[..], &listen, more].concat())
+        let listen = ["--listen-client", "{addr}", "--listen-http", "off"];
+        let shards = ["--shards-count", "1"];
+        Self::start(name, dir, &[&arguments[..], &listen, &shards, more].concat())
     }
 
     /// Like [`Server::start`] on a given address: a server that is started again keeps its place.

@@ -70,7 +70,7 @@ impl Nodes {
         let (data, lease_ms) = (node.data.to_string_lossy(), S3_LEASE.as_millis().to_string());
         let (client, peer) = (node.client.to_string(), node.peer.to_string());
         let arguments = ["serve", "--data-dir", &data, "--shards-count", "1"];
-        let listen = ["--listen-client", &client, "--listen-peer", &peer];
+        let listen = ["--listen-client", &client, "--listen-peer", &peer, "--listen-http", "off"];
         let lease = ["--s3-lease-duration-ms", &lease_ms];
         let store = self.store_arguments.iter().map(String::as_str);
         let arguments: Vec<&str> =

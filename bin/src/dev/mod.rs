@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::client::{block_on, status};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use node::{Common, Node};
+use node::{Common, Node, Ports};
 
 /// Examples for `--help`.
 pub const HELP: &str = "\
@@ -65,7 +65,8 @@ pub fn run(arguments: &DevPairArgs, mut output: Output) -> Result<Exit, Failure>
     let mut nodes = Vec::new();
     for (name, base) in [("node-1", 7400), ("node-2", 7410)] {
         let (client, peer) = (place::port(base)?, place::port(base + 1)?);
-        let node = Node::start(&common, name, client, peer).map_err(|error| {
+        let ports = Ports { client, peer, http: place::port(base + 2)? };
+        let node = Node::start(&common, name, ports).map_err(|error| {
             Failure::new(Exit::Internal, format!("{name} cannot be started: {error}"))
         })?;
         nodes.push(node);
@@ -89,7 +90,10 @@ fn begin(
     if arguments.json {
         let nodes: Vec<Value> = nodes
             .iter()
-            .map(|node| json!({ "name": node.name, "client": node.client, "pid": node.pid() }))
+            .map(|node| {
+                let Node { name, client, http, .. } = node;
+                json!({ "name": name, "client": client, "http": http, "pid": node.pid() })
+            })
             .collect();
         output.json(&json!({ "event": "started", "dir": dir, "s3": url, "nodes": nodes }))?;
         return output.flush();
@@ -98,9 +102,10 @@ fn begin(
     output.line(&format!("S3        {url}, bucket {BUCKET}"))?;
     for node in nodes {
         output.line(&format!(
-            "{}    {}, process {}, log {}",
+            "{}    {}, HTTP {}, process {}, log {}",
             node.name,
             node.client,
+            node.http,
             node.pid(),
             node.log.display()
         ))?;

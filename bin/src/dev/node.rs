@@ -15,11 +15,24 @@ pub struct Node {
     pub name: String,
     /// Where clients connect.
     pub client: SocketAddr,
+    /// Where HTTP clients connect.
+    pub http: SocketAddr,
     /// Its log output.
     pub log: PathBuf,
     /// What it said last that it is.
     pub role: String,
     child: Child,
+}
+
+/// Where a node listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// For clients.
+    pub client: SocketAddr,
+    /// For the other node.
+    pub peer: SocketAddr,
+    /// For HTTP.
+    pub http: SocketAddr,
 }
 
 /// What both nodes share.
@@ -37,12 +50,8 @@ pub struct Common<'a> {
 
 impl Node {
     /// Starts `duolog serve`.
-    pub fn start(
-        common: &Common<'_>,
-        name: &str,
-        client: SocketAddr,
-        peer: SocketAddr,
-    ) -> io::Result<Self> {
+    pub fn start(common: &Common<'_>, name: &str, ports: Ports) -> io::Result<Self> {
+        let Ports { client, peer, http } = ports;
         let log = common.dir.join(format!("{name}.log"));
         let data_dir = common.dir.join(name);
         std::fs::create_dir_all(&data_dir)?;
@@ -52,6 +61,7 @@ impl Node {
             .arg("--data-dir")
             .arg(&data_dir)
             .args(["--listen-client", &client.to_string(), "--listen-peer", &peer.to_string()])
+            .args(["--listen-http", &http.to_string()])
             .args(["--shards-count", &common.shards.to_string()])
             .args(["--s3-endpoint", common.s3_url, "--s3-allow-http"])
             .args(["--s3-bucket", common.bucket, "--s3-access-key-id", DEFAULT_ACCESS_KEY_ID])
@@ -60,7 +70,7 @@ impl Node {
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()?;
-        Ok(Self { name: name.to_owned(), client, log, role: String::new(), child })
+        Ok(Self { name: name.to_owned(), client, http, log, role: String::new(), child })
     }
 
     /// The process.

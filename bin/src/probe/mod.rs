@@ -12,6 +12,7 @@ pub mod port;
 use crate::datadir::IDENTITY_FILE;
 use crate::exit::{Exit, Failure};
 use crate::probe::direct::{DirectError, DirectIo};
+use crate::probe::port::Port;
 use crate::settings::Settings;
 use crate::uring::ring;
 
@@ -22,8 +23,11 @@ pub fn boot(settings: &Settings) -> Result<DirectIo, Failure> {
     let log = dir.join(IDENTITY_FILE);
     ring::check().map_err(|error| Failure::new(error.exit(), error))?;
     memlock::ensure(settings.shards.count).map_err(|error| Failure::new(error.exit(), error))?;
-    port::await_free(settings.listen.client, &settings.origin("listen.client"))
-        .map_err(|error| Failure::new(error.exit(), error))?;
+    for (setting, address) in settings.listen.ports() {
+        let origin = settings.origin(setting);
+        port::await_free(Port { address, setting, origin: &origin })
+            .map_err(|error| Failure::new(error.exit(), error))?;
+    }
     std::fs::create_dir_all(dir).map_err(|error| {
         let (path, origin) = (dir.display(), settings.origin("data_dir"));
         let text = format!("cannot create the data directory {path} (from {origin}): {error}");

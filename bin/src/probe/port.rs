@@ -1,4 +1,4 @@
-//! Whether the client port is free. Shards share the port with `SO_REUSEPORT`, under which a second
+//! Whether a port is free. Shards share the client port with `SO_REUSEPORT`, under which a second
 //! server would start without an error and take half of the connections: so this probe binds
 //! without it first. The standard library's listener sets `SO_REUSEADDR`, which lets it pass over
 //! closed connections in `TIME_WAIT` but not over a program that listens.
@@ -13,28 +13,43 @@ use crate::exit::Exit;
 const LOOKS_MAX: u32 = 100;
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Why clients cannot be served at the address.
+/// A port that the settings name.
+#[derive(Clone, Copy, Debug)]
+pub struct Port<'a> {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// The setting that says so.
+    pub setting: &'static str,
+    /// Where the setting came from.
+    pub origin: &'a str,
+}
+
+/// Why nobody can be served at the address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
     /// Somebody listens there.
     #[error(
-        "another program listens on {address} (listen.client, from {origin}); \
+        "another program listens on {address} ({setting}, from {origin}); \
          stop it (ss -ltnp shows it) or choose another address"
     )]
     InUse {
         /// The address.
         address: SocketAddr,
+        /// The setting that names it.
+        setting: &'static str,
         /// Where the setting came from.
         origin: String,
     },
     /// The address is not one of this machine, or the port needs a privilege.
     #[error(
-        "cannot listen on {address} (listen.client, from {origin}): {reason}; \
+        "cannot listen on {address} ({setting}, from {origin}): {reason}; \
          correct the address"
     )]
     Unusable {
         /// The address.
         address: SocketAddr,
+        /// The setting that names it.
+        setting: &'static str,
         /// Where the setting came from.
         origin: String,
         /// The system's reason.
@@ -54,44 +69,45 @@ impl PortError {
 
     /// The refusal of a bind, with its setting.
     #[must_use]
-    pub fn of(error: &io::Error, address: SocketAddr, origin: &str) -> Self {
+    pub fn of(error: &io::Error, port: Port<'_>) -> Self {
+        let Port { address, setting, origin } = port;
         let origin = origin.to_owned();
         match error.kind() {
-            ErrorKind::AddrInUse => Self::InUse { address, origin },
+            ErrorKind::AddrInUse => Self::InUse { address, setting, origin },
             ErrorKind::AddrNotAvailable => {
                 let reason = "no network interface of this machine has this address".to_owned();
-                Self::Unusable { address, origin, reason }
+                Self::Unusable { address, setting, origin, reason }
             }
             ErrorKind::PermissionDenied => {
                 let reason = "ports below 1024 need the capability CAP_NET_BIND_SERVICE".to_owned();
-                Self::Unusable { address, origin, reason }
+                Self::Unusable { address, setting, origin, reason }
             }
-            _ => Self::Unusable { address, origin, reason: error.to_string() },
+            _ => Self::Unusable { address, setting, origin, reason: error.to_string() },
         }
     }
 }
 
-/// Binds and lets go. `origin` says where the setting came from.
-pub fn check(address: SocketAddr, origin: &str) -> Result<(), PortError> {
-    match TcpListener::bind(address) {
+/// Binds and lets go.
+pub fn check(port: Port<'_>) -> Result<(), PortError> {
+    match TcpListener::bind(port.address) {
         Ok(_listener) => Ok(()),
-        Err(error) => Err(PortError::of(&error, address, origin)),
+        Err(error) => Err(PortError::of(&error, port)),
     }
 }
 
 /// As [`check`], but patient. The kernel takes down the rings of a killed server after its process
 /// is gone, and with them its listening sockets: for some ten milliseconds (measured, Linux 6.18) a
 /// port is in use by nobody, and a supervisor that starts the server again at once would meet it.
-pub fn await_free(address: SocketAddr, origin: &str) -> Result<(), PortError> {
+pub fn await_free(port: Port<'_>) -> Result<(), PortError> {
     for _ in 1..LOOKS_MAX {
-        match check(address, origin) {
+        match check(port) {
             Err(PortError::InUse { .. }) => {}
             other => return other,
         }
         #[expect(clippy::disallowed_methods, reason = "the program's start; no shard runs yet")]
         std::thread::sleep(LOOK_PAUSE);
     }
-    check(address, origin)
+    check(port)
 }
 
 #[cfg(test)]
@@ -104,6 +120,10 @@ mod tests {
         SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
     }
 
+    fn port(address: SocketAddr) -> Port<'static> {
+        Port { address, setting: "listen.client", origin: "flag --listen-client" }
+    }
+
     /// A listener with SO_REUSEPORT, as another Duolog has it, is found all the same.
     #[test]
     fn a_listener_that_shares_its_port_is_found() {
@@ -112,7 +132,7 @@ mod tests {
         bind(&other, &any()).unwrap();
         listen(&other, 1).unwrap();
         let address = SocketAddr::try_from(rustix::net::getsockname(&other).unwrap()).unwrap();
-        let error = check(address, "default").unwrap_err();
+        let error = check(port(address)).unwrap_err();
         assert_eq!(error.exit(), Exit::PortInUse);
         assert!(error.to_string().contains(&address.to_string()));
     }
@@ -127,12 +147,12 @@ mod tests {
         drop(served);
         drop(client);
         drop(listener);
-        assert_eq!(check(address, "default"), Ok(()));
+        assert_eq!(check(port(address)), Ok(()));
     }
 
     #[test]
     fn a_foreign_address_is_a_mistake_in_the_settings() {
-        let error = check("192.0.2.1:7400".parse().unwrap(), "flag --listen-client").unwrap_err();
+        let error = check(port("192.0.2.1:7400".parse().unwrap())).unwrap_err();
         assert_eq!(error.exit(), Exit::Usage);
         assert!(error.to_string().contains("flag --listen-client"), "{error}");
     }

@@ -26,10 +26,11 @@ use super::cluster::boot::PairBoot;
 use super::cluster::promise::PromiseFile;
 use super::inbox::Inbox;
 use super::index::{self, IndexJob, SavedIndexes, ShardIndex};
+use super::life::{Life, Phase};
 use super::recover::{self, RecoveredShard};
 use super::repair::Lender;
 use super::uring::{ControlSetup, Parts, ShardSetup, spawn};
-use super::{signals, watchdog};
+use super::{http, signals, watchdog};
 use crate::datadir::{self, DataDirError, Identity};
 use crate::exit::{Exit, Failure};
 use crate::probe;
@@ -49,6 +50,9 @@ pub fn run(settings: &Settings) -> Result<Exit, Failure> {
     let refused = |error: DataDirError| Failure::new(error.exit(), error);
     let _lock = datadir::lock(path).map_err(refused)?;
     let align_bytes = BLOCK_ALIGN_BYTES.max(direct.offset_align_bytes);
+    let (inboxes, bells) = inboxes(settings.shards.count).map_err(|error| internal(&error))?;
+    let life = Arc::new(Life::new(settings.shards.count));
+    let http = http::start(settings, &life, &inboxes)?;
     let (identity, pair) = if settings.standalone {
         let origin = settings.origin("shards.count");
         let identity = datadir::identify(path, settings.shards.count, &origin, None);
@@ -58,10 +62,24 @@ pub fn run(settings: &Settings) -> Result<Exit, Failure> {
         (identity, Some(pair))
     };
     let lender = pair.as_ref().map(|pair| pair.lender.clone());
-    let recovered = recover_all(settings, path, &identity, align_bytes, lender.as_ref())?;
-    let (inboxes, bells) = inboxes(settings.shards.count).map_err(|error| internal(&error))?;
-    let node = Node::start(settings, &identity, recovered, &inboxes, bells, pair)?;
-    node.wait()
+    life.enter(Phase::Recovering);
+    let recovery = Recovery { path, align_bytes, lender: lender.as_ref(), life: &life };
+    let recovered = recover_all(settings, &identity, &recovery)?;
+    life.enter(Phase::Opening);
+    let shards = Shards { recovered, inboxes, bells };
+    let node = Node::start(settings, &identity, shards, pair, &life)?;
+    let exit = node.wait();
+    if let Some(http) = http {
+        http.stop();
+    }
+    exit
+}
+
+/// The shards before their threads start.
+struct Shards {
+    recovered: Vec<RecoveredShard>,
+    inboxes: Arc<[Arc<Inbox>]>,
+    bells: Vec<UnixStream>,
 }
 
 struct Node {
@@ -76,11 +94,11 @@ impl Node {
     fn start(
         settings: &Settings,
         identity: &Identity,
-        recovered: Vec<RecoveredShard>,
-        inboxes: &Arc<[Arc<Inbox>]>,
-        bells: Vec<UnixStream>,
+        shards: Shards,
         pair: Option<PairBoot>,
+        life: &Arc<Life>,
     ) -> Result<Self, Failure> {
+        let Shards { recovered, inboxes, bells } = shards;
         let ended = Arc::new(AtomicBool::new(false));
         let mut files = Vec::new();
         let mut indexed = Vec::new();
@@ -110,7 +128,7 @@ impl Node {
                 indexes,
                 event_max_bytes: settings.limits.event_max_bytes,
                 session_settings: session_settings(settings, identity, shard),
-                inboxes: Arc::clone(inboxes),
+                inboxes: Arc::clone(&inboxes),
                 file_jobs: file_jobs.clone(),
                 index_jobs: index_jobs.clone(),
                 clock: Clock,
@@ -129,9 +147,11 @@ impl Node {
         drop(ready);
         let address = await_ready(&readiness, shards.len())?;
         let bound = Duration::from_millis(settings.watchdog.bound_ms);
-        let watchdog = watchdog::start(Arc::clone(inboxes), bound, Arc::clone(&ended));
+        let watchdog = watchdog::start(Arc::clone(&inboxes), bound, Arc::clone(&ended));
         let runner = pair.map(|pair| pair.runner);
-        signals::start(Arc::clone(inboxes), runner).map_err(|error| internal(&error))?;
+        life.enter(Phase::Serving);
+        let started = signals::start(Arc::clone(&inboxes), runner, Arc::clone(life));
+        started.map_err(|error| internal(&error))?;
         let helpers = vec![file_thread, index_thread, watchdog.map_err(|error| internal(&error))?];
         let (cluster, node) = (identity.cluster_id, identity.node_id);
         tracing::info!(event = "serving", %address, shards = shards.len(), %cluster, %node);
@@ -173,19 +193,27 @@ fn await_ready(
     address.ok_or_else(|| Failure::new(Exit::Internal, "no shard was started"))
 }
 
+/// What recovery goes by.
+#[derive(Clone, Copy)]
+struct Recovery<'a> {
+    path: &'a Path,
+    align_bytes: u32,
+    lender: Option<&'a Lender>,
+    life: &'a Life,
+}
+
 /// Recovers all shards at the same time.
 fn recover_all(
     settings: &Settings,
-    path: &Path,
     identity: &Identity,
-    align_bytes: u32,
-    lender: Option<&Lender>,
+    recovery: &Recovery<'_>,
 ) -> Result<Vec<RecoveredShard>, Failure> {
+    let Recovery { path, align_bytes, lender, life } = *recovery;
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
-        for shard in 0..settings.shards.count {
+        for (shard, progress) in (0..settings.shards.count).zip(&life.shards) {
             let config = shard_config(settings, identity, ShardId(shard), align_bytes);
-            threads.push(scope.spawn(move || recover::open(path, config, lender)));
+            threads.push(scope.spawn(move || recover::open(path, config, lender, progress)));
         }
         let joined = threads.into_iter().map(|thread| {
             thread.join().map_err(|_| Failure::new(Exit::Internal, "a recovery panicked"))?
@@ -265,6 +293,7 @@ fn announce(settings: &Settings, align_bytes: u32) {
         data_dir = %data_dir.display(),
         standalone = settings.standalone,
         client = %settings.listen.client,
+        http = settings.listen.http.map(|address| address.to_string()),
         shards = shards.count,
         cpus = shards.cpus.as_ref().map(|cpus| format!("{cpus:?}")),
         align_bytes,

@@ -13,7 +13,7 @@ use duolog_engine::ids::{Generation, ShardId};
 use duolog_engine::shard::RequestId;
 use duolog_net::session::Session;
 
-use super::cluster::gauges::ShardGauge;
+use super::cluster::gauges::{NodeGauge, ShardGauge};
 use super::cluster::message::{ToControl, ToShard};
 use super::index::SavedIndexes;
 
@@ -100,6 +100,8 @@ pub struct Inbox {
     pub work: AtomicU64,
     /// How far the shard is; heartbeats and answers about the node's status read it.
     pub gauge: ShardGauge,
+    /// Shard 0 of a pair: what the node is; probes read it.
+    pub node: NodeGauge,
     /// The shard has nothing in flight and takes no new appends.
     pub drained: AtomicBool,
     /// Shard 0 of a pair: the node leads no longer, or there was nobody to hand over to.
@@ -121,6 +123,7 @@ impl Inbox {
             ticks: AtomicU64::new(0),
             work: AtomicU64::new(0),
             gauge: ShardGauge::default(),
+            node: NodeGauge::default(),
             drained: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
             rescues: AtomicU64::new(0),

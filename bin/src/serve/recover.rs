@@ -16,6 +16,7 @@ use duolog_engine::segment::{LogEnd, SegmentHeader};
 use duolog_engine::shard::{Shard, ShardConfig};
 use duolog_engine::waymarks::Waymarks;
 
+use super::progress::{Counted, Progress};
 use super::repair::{self, Gap, Lender, Patience};
 use super::uring::LogMap;
 use crate::exit::{Exit, Failure};
@@ -44,12 +45,16 @@ pub fn open(
     data_dir: &Path,
     config: ShardConfig,
     lender: Option<&Lender>,
+    progress: &Progress,
 ) -> Result<RecoveredShard, Failure> {
     let dir = ShardDir::new(data_dir, config.shard);
     let mut doubts = true;
     for _ in 0..REPAIRS_MAX {
-        match open_once(data_dir, config, doubts)? {
-            Opened::Shard(shard) => return Ok(*shard),
+        match open_once(data_dir, config, doubts, progress)? {
+            Opened::Shard(shard) => {
+                progress.finish();
+                return Ok(*shard);
+            }
             Opened::Repaired => {}
             Opened::Damaged(damage, gap) => mend(&dir, &config, lender, &damage, &gap)?,
             Opened::Doubted(damage, gap) => doubts = dispel(&dir, &config, lender, &damage, &gap),
@@ -143,7 +148,12 @@ enum Opened {
     Doubted(Damage, Gap),
 }
 
-fn open_once(data_dir: &Path, config: ShardConfig, doubts: bool) -> Result<Opened, Failure> {
+fn open_once(
+    data_dir: &Path,
+    config: ShardConfig,
+    doubts: bool,
+    progress: &Progress,
+) -> Result<Opened, Failure> {
     let shard = config.shard;
     let dir = ShardDir::new(data_dir, shard);
     let failed = |error: &dyn std::fmt::Display| {
@@ -167,7 +177,8 @@ fn open_once(data_dir: &Path, config: ShardConfig, doubts: bool) -> Result<Opene
         return Ok(Opened::Damaged(damage, gap));
     }
     let checkpoint = Checkpoint { flushed, end, mark: marked, keys };
-    let recovered = match recover(&config, &mut source, checkpoint, &mut files) {
+    let mut counted = Counted::new(&mut source, progress);
+    let recovered = match recover(&config, &mut counted, checkpoint, &mut files) {
         Ok(recovered) => recovered,
         Err(error @ RecoverError::OtherCluster { .. }) => {
             return Err(Failure::new(Exit::DataDirMismatch, error));
@@ -201,12 +212,11 @@ fn open_once(data_dir: &Path, config: ShardConfig, doubts: bool) -> Result<Opene
         let align_bytes = config.layout.align_bytes;
         blank_behind(&dir, recovered.scan.place, align_bytes).map_err(failed_io)?;
     }
-    let log_map =
-        log_map(&mut source, recovered.start.newest, recovered.waymarks).map_err(failed_io)?;
+    let log_map = log_map(&mut source, recovered.start.newest, recovered.waymarks);
+    let log_map = log_map.map_err(failed_io)?;
     let mut machine = Shard::new(config, recovered.start);
     machine.set_runs(files.runs());
-    let recovered = RecoveredShard { machine, dir, mark, log_map, indexes: files };
-    Ok(Opened::Shard(Box::new(recovered)))
+    Ok(Opened::Shard(Box::new(RecoveredShard { machine, dir, mark, log_map, indexes: files })))
 }
 
 /// What is to be fetched: up to where the log goes on, else at least up to the mark.

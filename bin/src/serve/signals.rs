@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::cluster::message::ToControl;
 use super::cluster::store::Runner;
 use super::inbox::{Inbox, Message};
+use super::life::{Life, Phase};
 
 /// How long shards may take to finish what is in flight before the process ends anyway.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -20,7 +21,11 @@ const INTERRUPTED: i32 = 130;
 /// Starts the thread. It ends with the process: whatever a stop still waits for then, a second
 /// signal is heard.
 /// `runner` makes the calls to the bucket, on the same thread.
-pub fn start(inboxes: Arc<[Arc<Inbox>]>, runner: Option<Runner>) -> io::Result<()> {
+pub fn start(
+    inboxes: Arc<[Arc<Inbox>]>,
+    runner: Option<Runner>,
+    life: Arc<Life>,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (terminate, interrupt) = {
         let _inside = runtime.enter();
@@ -32,16 +37,23 @@ pub fn start(inboxes: Arc<[Arc<Inbox>]>, runner: Option<Runner>) -> io::Result<(
         if let Some(runner) = runner {
             runtime.spawn(runner.run());
         }
-        runtime.block_on(run(&inboxes, pair, terminate, interrupt));
+        runtime.block_on(run(&inboxes, &life, pair, terminate, interrupt));
     })?;
     Ok(())
 }
 
-async fn run(inboxes: &[Arc<Inbox>], pair: bool, mut terminate: Signal, mut interrupt: Signal) {
+async fn run(
+    inboxes: &[Arc<Inbox>],
+    life: &Life,
+    pair: bool,
+    mut terminate: Signal,
+    mut interrupt: Signal,
+) {
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
     };
+    life.enter(Phase::Stopping);
     tracing::info!(event = "stopping", signal = name, "a second signal ends the process at once");
     let stop = async {
         if pair {

@@ -82,6 +82,7 @@ const fn value_name(key: &Key) -> &'static str {
         Kind::Switch => "true|false",
         Kind::Path => "DIR",
         Kind::Address => "ADDRESS:PORT",
+        Kind::AddressOrOff => "ADDRESS:PORT|off",
         Kind::Number { .. } => "N",
         Kind::Bytes { .. } => "BYTES",
         Kind::Text { .. } | Kind::Secret => "TEXT",

@@ -17,6 +17,8 @@ pub enum Kind {
     Path,
     /// IP address and port.
     Address,
+    /// IP address and port, or nowhere.
+    AddressOrOff,
     /// A whole number within limits, both included.
     Number {
         /// Smallest.
@@ -103,6 +105,9 @@ impl Key {
             Kind::Switch => "true or false".to_owned(),
             Kind::Path => "a path".to_owned(),
             Kind::Address => "an IP address and port like 127.0.0.1:7400 or [::1]:7400".to_owned(),
+            Kind::AddressOrOff => {
+                "an IP address and port like 127.0.0.1:7402 or [::1]:7402, or off".to_owned()
+            }
             Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
             Kind::Bytes { min, max, unit } => {
                 let (min, max) = (write_bytes(min), write_bytes(max));
@@ -180,6 +185,13 @@ pub const KEYS: &[Key] = &[
         doc: "Address and port for the other node.",
     },
     Key {
+        name: "listen.http",
+        kind: Kind::AddressOrOff,
+        fallback: Fallback::Text("127.0.0.1:7402"),
+        doc: "Address and port for HTTP: probes and the API; off (or an empty text) closes it. \
+              Give an http.token before others than this machine can reach it.",
+    },
+    Key {
         name: "advertise.client",
         kind: Kind::Text { what: "HOST:PORT" },
         fallback: Fallback::Unset {
@@ -193,6 +205,22 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Text { what: "HOST:PORT" },
         fallback: Fallback::Unset { means: "listen.peer", example: "\"10.0.0.1:7401\"" },
         doc: "Where the other node reaches this one.",
+    },
+    Key {
+        name: "advertise.http",
+        kind: Kind::Text { what: "HOST:PORT" },
+        fallback: Fallback::Unset {
+            means: "listen.http",
+            example: "\"events-1.example.org:7402\"",
+        },
+        doc: "Where HTTP clients reach this node; where the other one redirects writes to.",
+    },
+    Key {
+        name: "http.token",
+        kind: Kind::Secret,
+        fallback: Fallback::Unset { means: "nobody is asked for one", example: "\"...\"" },
+        doc: "Bearer token that HTTP requests must carry; probes need none. Better given by the \
+              environment than by a flag, which others see.",
     },
     Key {
         name: "heartbeat.interval_ms",

@@ -6,6 +6,7 @@ pub mod cpus;
 pub mod file;
 pub mod flags;
 pub mod key;
+pub mod listen;
 pub mod s3;
 pub mod show;
 pub mod value;
@@ -20,6 +21,7 @@ use crate::settings::cluster::Cluster;
 use crate::settings::cpus::CpuPlan;
 use crate::settings::flags::SettingFlags;
 use crate::settings::key::{ENV_PREFIX, KEYS, Key, SHARDS_MAX};
+use crate::settings::listen::Listen;
 use crate::settings::s3::S3;
 use crate::settings::value::{Origin, SettingError, Value};
 
@@ -35,7 +37,7 @@ pub struct Settings {
     pub data_dir: Option<PathBuf>,
     /// `standalone`.
     pub standalone: bool,
-    /// `listen.*`
+    /// `listen.client`, `listen.http`, `advertise.http` and `http.*`
     pub listen: Listen,
     /// `shards.*`
     pub shards: Shards,
@@ -55,13 +57,6 @@ pub struct Settings {
     pub logging: Logging,
     /// Every value with its origin, in the order of [`KEYS`].
     pub resolved: Vec<Resolved>,
-}
-
-/// Where clients connect.
-#[derive(Clone, Debug)]
-pub struct Listen {
-    /// `listen.client`
-    pub client: SocketAddr,
 }
 
 /// How many shards, and where they run.
@@ -200,7 +195,7 @@ impl Settings {
         Self {
             data_dir: values.path("data_dir"),
             standalone: values.switch("standalone"),
-            listen: Listen { client: values.address("listen.client") },
+            listen: Listen::typed(&values),
             shards: Shards { count, cpus, spin_us: values.number("shards.spin_us") },
             log: Log {
                 segment_size_bytes: values.number("log.segment_size_bytes") as u32,

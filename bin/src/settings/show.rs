@@ -63,6 +63,7 @@ fn value_json(value: &Value) -> Json {
         Value::Secret(_) => json!(Secret::SHOWN),
         Value::Path(path) => json!(path.display().to_string()),
         Value::Address(address) => json!(address.to_string()),
+        Value::Off => json!("off"),
         Value::Cpus(CpuPlan::Pool(cpus)) => json!(cpus),
         Value::Cpus(CpuPlan::PerShard(entries)) => json!(entries),
     }

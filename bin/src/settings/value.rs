@@ -20,8 +20,10 @@ pub enum Value {
     Secret(Secret),
     /// For [`Kind::Path`].
     Path(PathBuf),
-    /// For [`Kind::Address`].
+    /// For [`Kind::Address`] and [`Kind::AddressOrOff`].
     Address(SocketAddr),
+    /// For [`Kind::AddressOrOff`]: nowhere.
+    Off,
     /// For [`Kind::Cpus`].
     Cpus(CpuPlan),
 }
@@ -35,6 +37,7 @@ impl fmt::Display for Value {
             Self::Secret(_) => f.write_str(Secret::SHOWN),
             Self::Path(value) => value.display().fmt(f),
             Self::Address(value) => value.fmt(f),
+            Self::Off => f.write_str("off"),
             Self::Cpus(value) => value.fmt(f),
         }
     }
@@ -171,7 +174,8 @@ impl Key {
             Kind::Switch => text.parse().ok().map(Value::Switch),
             Kind::Path if text.is_empty() => None,
             Kind::Path => Some(Value::Path(PathBuf::from(text))),
-            Kind::Address => text.parse().ok().map(Value::Address),
+            Kind::AddressOrOff if matches!(text, "" | "off") => Some(Value::Off),
+            Kind::Address | Kind::AddressOrOff => text.parse().ok().map(Value::Address),
             Kind::Number { .. } => parse_number(text).map(Value::Number),
             Kind::Bytes { .. } => parse_bytes(text).map(Value::Number),
             Kind::Choice(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
@@ -281,6 +285,7 @@ mod tests {
             ("log.segment_size_bytes", "99999999999GiB", "a number of bytes"),
             ("listen.client", "localhost", "an IP address and port"),
             ("listen.client", "1.2.3.4:99999", "an IP address and port"),
+            ("listen.http", "on", "or off"),
             ("standalone", "yes", "true or false"),
             ("logging.level", "loud", "one of error, warn, info, debug, trace"),
             ("data_dir", "", "a path"),

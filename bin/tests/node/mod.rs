@@ -58,7 +58,7 @@ impl Node {
         let address = format!("127.0.0.1:{}", free_port());
         let data_dir = data_dir.to_str().expect("a path in UTF-8");
         let fixed = ["serve", "--standalone", "--data-dir", data_dir, "--shards-count", "2"];
-        let listen = ["--listen-client", &address];
+        let listen = ["--listen-client", &address, "--listen-http", "off"];
         let mut command = duolog(&[&fixed[..], &listen, &SMALL].concat());
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
         let mut log = BufReader::new(child.stderr.take().expect("standard error is a pipe"));

@@ -9,6 +9,7 @@
 
 mod background;
 mod crowd;
+mod http;
 mod ledger;
 pub mod log_files;
 mod loop_disk;
@@ -23,6 +24,7 @@ mod wire;
 
 pub use background::Background;
 pub use crowd::{Crowd, CrowdPlan};
+pub use http::{Http, HttpAnswer};
 pub use ledger::{Entry, Fate, Ledger, Operation, StreamPart, check_streams};
 pub use loop_disk::LoopDisk;
 pub use moment::{Span, moment_us};

@@ -14,6 +14,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
 
+use super::http::Http;
 use super::namespace::within;
 use super::patience::until;
 use super::program::{command, duolog};
@@ -76,7 +77,8 @@ impl ServerOptions {
             namespace: None,
             log_file: None,
         };
-        options.flag("shards-count", "1")
+        // Several nodes run at one time on the machine; tests of HTTP ask for a port of their own.
+        options.flag("shards-count", "1").flag("listen-http", "off")
     }
 
     /// Sets a variable of the environment.
@@ -284,6 +286,17 @@ impl Server {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.options.address
+    }
+
+    /// Where HTTP clients connect, once it has said so.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[must_use]
+    pub fn http(&self) -> Http {
+        let told = until(START_MAX, "the server opens its HTTP port", || self.log.find("http"));
+        let address = told["address"].as_str().and_then(|address| address.parse().ok());
+        Http::at(address.unwrap_or_else(|| panic!("no address in {told}")))
     }
 
     /// How it was started.

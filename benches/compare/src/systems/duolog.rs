@@ -24,6 +24,8 @@ pub fn start(site: &Site, arguments: &[&str]) -> Result<Running, SystemError> {
         &client,
         "--listen-peer",
         &peer,
+        "--listen-http",
+        "off",
     ]);
     site.launch(&[launch.with(arguments.iter().copied())])
 }
@@ -63,7 +65,7 @@ fn node(site: &Site, name: &'static str, index: u16) -> Launch {
     let (client, peer) = (site.addr(index).to_string(), site.addr(index + 1).to_string());
     let store = format!("http://{}", site.addr(4));
     Launch::new(name, site.cpu, [&*program, SERVER, "--data-dir", &data, "--shards-count", "1"])
-        .with(["--listen-client", &client, "--listen-peer", &peer])
+        .with(["--listen-client", &client, "--listen-peer", &peer, "--listen-http", "off"])
         .with(["--s3-endpoint", &store, "--s3-allow-http", "--s3-bucket", "duolog"])
         .with(STORE_KEYS)
         .with(["--s3-lease-duration-ms", LEASE_MS])

@@ -1,9 +1,85 @@
 //! Numbers that shards publish for the heartbeats and for the status, on a node alone too; nobody
 //! decides by them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use duolog_engine::ids::Lsn;
+use duolog_engine::ids::{LeaseEpoch, Lsn};
+use duolog_lease::status::Status;
+
+/// What a node of a pair is, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// Neither the lease nor a leader has been heard of yet.
+    Booting = 0,
+    /// Waits for a leader, or copies from it.
+    CatchingUp = 1,
+    /// Follows, and has everything that was committed when it said so.
+    Follower = 2,
+    /// Makes its log the cluster's.
+    Promoting = 3,
+    /// Serves, and its grant holds.
+    Leader = 4,
+    /// Refuses to serve.
+    Fenced = 5,
+}
+
+impl Role {
+    const ALL: [Self; 6] = [
+        Self::Booting,
+        Self::CatchingUp,
+        Self::Follower,
+        Self::Promoting,
+        Self::Leader,
+        Self::Fenced,
+    ];
+
+    /// Of a status, with its reign if it has one.
+    #[must_use]
+    pub const fn of(status: Status) -> (Self, Option<LeaseEpoch>) {
+        match status {
+            Status::Booting => (Self::Booting, None),
+            Status::Follower { epoch, .. } => (Self::Follower, Some(epoch)),
+            Status::CatchingUp { epoch, .. } => (Self::CatchingUp, Some(epoch)),
+            Status::Promoting { epoch } => (Self::Promoting, Some(epoch)),
+            Status::Leader { epoch } => (Self::Leader, Some(epoch)),
+            Status::Fenced(_) => (Self::Fenced, None),
+        }
+    }
+
+    /// As answers about the status have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Booting => "booting",
+            Self::CatchingUp => "catching_up",
+            Self::Follower => "follower",
+            Self::Promoting => "promoting",
+            Self::Leader => "leader",
+            Self::Fenced => "fenced",
+        }
+    }
+}
+
+/// What the node is; shard 0 of a pair publishes it about every 100 ms and at every change.
+#[derive(Debug, Default)]
+pub struct NodeGauge {
+    role: AtomicU8,
+}
+
+impl NodeGauge {
+    /// Publishes the role.
+    pub fn tell(&self, role: Role) {
+        self.role.store(role as u8, Ordering::Relaxed);
+    }
+
+    /// What was published last; booting before anything was.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        let told = self.role.load(Ordering::Relaxed);
+        Role::ALL.into_iter().find(|role| *role as u8 == told).unwrap_or(Role::Booting)
+    }
+}
 
 /// One shard's.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::control::Control;
-use crate::serve::cluster::gauges::ShardReading;
+use crate::serve::cluster::gauges::{Role, ShardReading};
 use crate::serve::inbox::Message;
 use crate::serve::vitals;
 
@@ -156,15 +156,9 @@ fn status(control: &Control) -> Value {
     let machine = control.machine.borrow();
     let (status, settings) = (machine.status(now), &control.settings);
     let history = control.history.borrow();
-    let (role, epoch) = match status {
-        Status::Leader { epoch } => ("leader", epoch),
-        Status::Follower { epoch, .. } => ("follower", epoch),
-        Status::CatchingUp { epoch, .. } => ("catching_up", epoch),
-        Status::Promoting { epoch } => ("promoting", epoch),
-        Status::Booting => ("booting", machine.promised().0),
-        Status::Fenced(_) => ("fenced", machine.promised().0),
-    };
-    let leads = role == "leader";
+    let (role, epoch) = Role::of(status);
+    let epoch = epoch.unwrap_or(machine.promised().0);
+    let leads = role == Role::Leader;
     let lease = machine.lease().map(|version| &version.document);
     let members = machine.members().map(|(in_sync, _)| in_sync);
     let members = members.or_else(|| lease.map(|document| document.in_sync));
@@ -179,7 +173,7 @@ fn status(control: &Control) -> Value {
     let mut told = json!({
         "node": settings.identity.node.to_string(),
         "cluster": settings.identity.cluster.to_string(),
-        "role": role,
+        "role": role.name(),
         "status": status.to_string(),
         "reason": history.newest(),
         "epoch": epoch.0,

@@ -24,6 +24,7 @@ use super::history::History;
 use super::tally::Tally;
 use crate::serve::background::FileJob;
 use crate::serve::cluster::PairSettings;
+use crate::serve::cluster::gauges::Role;
 use crate::serve::cluster::message::{Target, ToControl, ToShard};
 use crate::serve::cluster::store::{Ask, Lane, Told};
 use crate::serve::inbox::Message;
@@ -104,6 +105,13 @@ impl Control {
         for action in list {
             self.perform(action);
         }
+        self.publish();
+    }
+
+    /// Shows other threads what the node is; a lease runs out without an event.
+    pub fn publish(&self) {
+        let (role, _) = Role::of(self.machine.borrow().status(self.now()));
+        self.shard.inboxes[0].node.tell(role);
     }
 
     fn perform(self: &Rc<Self>, action: Action) {

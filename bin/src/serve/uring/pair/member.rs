@@ -431,6 +431,10 @@ impl ShardLoop {
         let Some(member) = &self.pair else { return };
         member.settled.ring();
         self.tell_standing();
+        let control = self.control.borrow().clone();
+        if let Some(control) = control {
+            control.publish();
+        }
         let (end, committed) = {
             let machine = self.shard.borrow();
             (machine.end().lsn, machine.committed().lsn)

@@ -1,0 +1,26 @@
+//! Limits of the HTTP server.
+
+use std::time::Duration;
+
+/// Connections at one time that may ask for anything. Each costs two buffers of some KiB; one
+/// reverse proxy or a hundred services with a few connections each fit.
+pub const CONNECTIONS_MAX: usize = 512;
+/// Connections beyond these, for probes only: a supervisor must not take a crowd for a dead node.
+pub const PROBE_CONNECTIONS_MAX: usize = 16;
+/// How long a connection may take to send a request's head, and to begin the next one.
+pub const HEAD_MAX: Duration = Duration::from_secs(30);
+/// The longest head of a request: names of streams are at most some hundred bytes, also when each
+/// of them is written with three.
+pub const HEAD_MAX_BYTES: usize = 16 << 10;
+/// How long answers in flight may take when the node stops. The shards have answered everything by
+/// then.
+pub const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Between two looks whether the shards run.
+pub const PULSE_LOOK: Duration = Duration::from_secs(1);
+/// A shard that did not run between so many looks hangs. A shard runs every 100 ms; five seconds
+/// are longer than a host that is short of processors lets a thread wait.
+pub const PULSE_SILENT_LOOKS: u32 = 5;
+/// Pause after an accept that failed for want of descriptors or memory.
+pub const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+const _: () = assert!(PROBE_CONNECTIONS_MAX > 0 && PULSE_SILENT_LOOKS > 1);

@@ -1,0 +1,4 @@
+//! What the HTTP side of a real server promises.
+
+mod http_access;
+mod http_probes;
