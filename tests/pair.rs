@@ -1,6 +1,7 @@
 //! What two nodes and a bucket promise, whatever happens to them: real processes, the embedded S3
 //! with its faults, and clients that remember every acknowledgement.
 
+mod pair_counts;
 mod pair_double;
 mod pair_founding;
 mod pair_handover;

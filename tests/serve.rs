@@ -2,6 +2,7 @@
 
 mod serve_appends;
 mod serve_connections;
+mod serve_counts;
 mod serve_frames;
 mod serve_keys;
 mod serve_limits;

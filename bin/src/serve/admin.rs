@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::inbox::Inbox;
-use super::vitals;
+use super::{metrics, vitals};
 
 /// A request, as `{"command": …}`.
 #[derive(Debug, Deserialize)]
@@ -78,6 +78,7 @@ fn status(settings: &Settings, inboxes: &[Arc<Inbox>]) -> String {
         "failovers": [],
         "skew_ms": {"peer": null, "s3": null},
     });
+    metrics::status::tell(&mut status, inboxes);
     vitals::tell(&mut status);
     status.to_string()
 }

@@ -9,13 +9,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam::queue::ArrayQueue;
-use duolog_engine::ids::{Generation, ShardId};
+use duolog_engine::ids::{Generation, MonoUs, ShardId};
 use duolog_engine::shard::RequestId;
 use duolog_net::session::Session;
 
 use super::cluster::gauges::{NodeGauge, ShardGauge};
 use super::cluster::message::{ToControl, ToShard};
 use super::index::SavedIndexes;
+use super::metrics::{Number, ShardMetrics};
 
 /// Messages that wait for a shard, at most. A sender that finds it full answers Busy itself.
 const INBOX_MAX: usize = 65_536;
@@ -38,6 +39,8 @@ pub enum Message {
         id: RequestId,
         /// The client's number for it.
         correlation: u64,
+        /// When it was taken from its socket.
+        arrived: MonoUs,
         /// What is asked.
         request: ForeignRequest,
     },
@@ -102,12 +105,16 @@ pub struct Inbox {
     pub gauge: ShardGauge,
     /// Shard 0 of a pair: what the node is; probes read it.
     pub node: NodeGauge,
+    /// What the shard counts for operators.
+    pub metrics: ShardMetrics,
     /// The shard has nothing in flight and takes no new appends.
     pub drained: AtomicBool,
     /// Shard 0 of a pair: the node leads no longer, or there was nobody to hand over to.
     pub handed_over: AtomicBool,
     /// How often the watchdog had to poke a shard that had work and did not run.
-    pub rescues: AtomicU64,
+    pub rescues: Number,
+    /// How often it has rung the shard's bell, rescues included.
+    pub pokes: Number,
 }
 
 impl Inbox {
@@ -124,9 +131,11 @@ impl Inbox {
             work: AtomicU64::new(0),
             gauge: ShardGauge::default(),
             node: NodeGauge::default(),
+            metrics: ShardMetrics::default(),
             drained: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
-            rescues: AtomicU64::new(0),
+            rescues: Number::default(),
+            pokes: Number::default(),
         };
         Ok((inbox, own))
     }

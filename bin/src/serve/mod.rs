@@ -9,6 +9,7 @@ mod http;
 mod inbox;
 mod index;
 mod life;
+mod metrics;
 mod progress;
 mod rebuild;
 mod recover;

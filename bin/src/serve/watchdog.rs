@@ -33,8 +33,9 @@ fn watch(inboxes: &[Arc<Inbox>], bound: Duration, ended: &AtomicBool) {
             if ticks == *seen {
                 // Idle shards are rung too: a request may have arrived that nobody counted yet.
                 inbox.poke();
+                inbox.pokes.add(1);
                 if work {
-                    inbox.rescues.fetch_add(1, Ordering::Relaxed);
+                    inbox.rescues.add(1);
                 }
             }
             *seen = ticks;
@@ -44,7 +45,7 @@ fn watch(inboxes: &[Arc<Inbox>], bound: Duration, ended: &AtomicBool) {
         std::thread::sleep(if busy { BUSY.min(bound) } else { bound });
     }
     for (shard, inbox) in inboxes.iter().enumerate() {
-        let rescues = inbox.rescues.load(Ordering::Relaxed);
+        let rescues = inbox.rescues.get();
         tracing::debug!(event = "watchdog", shard, rescues, "bells rung for a shard with work");
     }
 }

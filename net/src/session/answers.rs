@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use super::errors::ErrorCounts;
 use crate::limits::IDLE_BUFFER_MAX_BYTES;
-use crate::wire::{Appended, ErrorFrame, StreamSpan};
+use crate::wire::{Appended, ErrorCode, ErrorFrame, StreamSpan};
 
 /// A request in flight. Its answer gives it back ([`Answers::answer`]); a connection that ends
 /// takes its tickets with it.
@@ -46,10 +47,11 @@ pub struct Answers {
     /// Requests refused over a limit, less one for each answer since, and how many may be.
     refusals: u32,
     refusals_max: u32,
+    errors: ErrorCounts,
 }
 
 impl Answers {
-    pub(super) const fn new(unsent_max_bytes: usize, refusals_max: u32) -> Self {
+    pub(super) fn new(unsent_max_bytes: usize, refusals_max: u32) -> Self {
         Self {
             out: Vec::new(),
             sent_bytes: 0,
@@ -59,6 +61,7 @@ impl Answers {
             bytes_in_flight: 0,
             refusals: 0,
             refusals_max,
+            errors: ErrorCounts::default(),
         }
     }
 
@@ -74,9 +77,27 @@ impl Answers {
         self.refusals += 1;
     }
 
-    /// Where the session writes frames that answer no ticket.
+    /// Where the session writes frames that answer no ticket and are no errors.
     pub(super) const fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
+    }
+
+    /// Queues an error that answers no ticket.
+    pub(super) fn error(&mut self, error: &ErrorFrame, correlation: u64, text: impl fmt::Display) {
+        let before = self.out.len();
+        error.encode(&mut self.out, correlation, text);
+        self.errors.look_at(&self.out[before..]);
+    }
+
+    /// Whether [`Answers::take_errors`] has something to give.
+    #[must_use]
+    pub const fn has_errors(&self) -> bool {
+        self.errors.any()
+    }
+
+    /// The errors queued since the last call: each code that came up, and how often.
+    pub fn take_errors(&mut self) -> impl Iterator<Item = (ErrorCode, u32)> + use<> {
+        self.errors.take()
     }
 
     /// Queues the answer to `ticket`: `encode` appends exactly one frame with the given
@@ -91,6 +112,7 @@ impl Answers {
         let before = self.out.len();
         encode(&mut self.out, correlation);
         debug_assert!(self.out.len() > before, "an answer is a frame");
+        self.errors.look_at(&self.out[before..]);
     }
 
     /// Queues a receipt; see [`Appended::encode`].

@@ -30,6 +30,7 @@
 //! ```
 
 mod answers;
+mod errors;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -356,8 +357,9 @@ impl Session {
         if hello.version_in_common().is_none() {
             let (lowest, highest) = (hello.version_lowest, hello.version_highest);
             let version = u64::from(WIRE_VERSION);
-            ErrorFrame::new(ErrorCode::UnsupportedVersion).numbers(version, version).encode(
-                self.answers.out(),
+            let unsupported = ErrorFrame::new(ErrorCode::UnsupportedVersion);
+            self.answers.error(
+                &unsupported.numbers(version, version),
                 correlation,
                 format_args!(
                     "the client speaks versions {lowest} to {highest}, this server only \
@@ -410,8 +412,8 @@ impl Session {
         self.answers.refused_over_limit();
         let (requests, bytes) = (self.answers.requests_in_flight(), self.answers.bytes_in_flight());
         let Settings { requests_max, bytes_max, .. } = self.settings;
-        ErrorFrame::new(ErrorCode::Busy).retry_after_ms(BUSY_RETRY_AFTER_MS).encode(
-            self.answers.out(),
+        self.answers.error(
+            &ErrorFrame::new(ErrorCode::Busy).retry_after_ms(BUSY_RETRY_AFTER_MS),
             correlation,
             format_args!(
                 "{requests} requests with {bytes} bytes are in flight on this connection, and \
@@ -424,8 +426,8 @@ impl Session {
 
     fn refuse_shard(&mut self, correlation: u64, shard: ShardId) {
         let count = self.settings.shard_count;
-        ErrorFrame::new(ErrorCode::BadRequest).encode(
-            self.answers.out(),
+        self.answers.error(
+            &ErrorFrame::new(ErrorCode::BadRequest),
             correlation,
             format_args!("there is no shard {shard}: the cluster has {count}, counted from 0"),
         );
@@ -434,7 +436,7 @@ impl Session {
     fn refuse_body(&mut self, frame: &Frame<'_>, error: &BodyError) {
         let greeting = self.phase == Phase::Greeting;
         let code = if greeting { ErrorCode::BadFrame } else { ErrorCode::BadRequest };
-        ErrorFrame::new(code).encode(self.answers.out(), frame.correlation, error);
+        self.answers.error(&ErrorFrame::new(code), frame.correlation, error);
         if greeting {
             self.close();
         }
@@ -442,27 +444,27 @@ impl Session {
 
     fn refuse_kind(&mut self, frame: &Frame<'_>) {
         let bad = ErrorFrame::new(ErrorCode::BadFrame);
-        let (out, kind) = (self.answers.out(), frame.kind);
+        let kind = frame.kind;
         if self.phase == Phase::Greeting {
             let text = format_args!("the first frame must be a Hello, not {kind:?}");
-            bad.encode(out, frame.correlation, text);
+            self.answers.error(&bad, frame.correlation, text);
         } else {
             let text = format_args!("a client does not send {kind:?} here");
-            bad.encode(out, frame.correlation, text);
+            self.answers.error(&bad, frame.correlation, text);
         }
         self.close();
     }
 
     fn refuse_frame(&mut self, error: &FrameError) {
-        let (out, correlation) = (self.answers.out(), error.correlation());
+        let correlation = error.correlation();
         if let FrameError::TooLong { length, limit, .. } = *error {
             let too_large = ErrorFrame::new(ErrorCode::TooLarge).numbers(length, limit);
             let text = format_args!(
                 "{error} (limits.event_max_bytes + 1 MiB): split the append or raise the limit"
             );
-            too_large.encode(out, correlation, text);
+            self.answers.error(&too_large, correlation, text);
         } else {
-            ErrorFrame::new(ErrorCode::BadFrame).encode(out, correlation, error);
+            self.answers.error(&ErrorFrame::new(ErrorCode::BadFrame), correlation, error);
         }
         self.close();
     }

@@ -64,12 +64,14 @@ impl Driven {
         self.session.check();
     }
 
-    /// Sends everything; each answer as "Kind correlation", errors with code and text.
+    /// Sends everything; each answer as "Kind correlation", errors with code and text. The session
+    /// has counted exactly these errors.
     fn answers(&mut self) -> Vec<String> {
         let bytes = self.session.answers().unsent().to_vec();
         self.session.answers().sent(bytes.len());
         self.session.check();
         let (mut rest, mut answers) = (&bytes[..], Vec::new());
+        let mut errors = [0; ErrorCode::ALL.len()];
         while !rest.is_empty() {
             let Ok(Decoded::Complete { value, used }) = decode_frame(rest, 1 << 25) else {
                 panic!("the session sends whole frames");
@@ -78,11 +80,18 @@ impl Driven {
             answers.push(match Message::decode(&value).unwrap() {
                 Message::Error(error) => {
                     let code = error.code().unwrap();
+                    errors[usize::from(code.code()) - 1] += 1;
                     format!("{code:?} {} {}", value.correlation, error.text)
                 }
                 _ => format!("{:?} {}", value.kind, value.correlation),
             });
         }
+        let has_errors = errors.iter().any(|count| *count > 0);
+        assert_eq!(self.session.answers().has_errors(), has_errors);
+        for (code, count) in self.session.answers().take_errors() {
+            errors[usize::from(code.code()) - 1] -= count;
+        }
+        assert_eq!(errors, [0; ErrorCode::ALL.len()], "every error is counted, by its code");
         answers
     }
 }

@@ -48,6 +48,7 @@ pub(super) async fn run(shard: Rc<ShardLoop>, listener: TcpListener) {
             Ok(stream) => {
                 // Without it the connection is only slower.
                 let _ = stream.set_nodelay(true);
+                shard.metrics().accepted.add(1);
                 let session = Session::new(shard.session_settings());
                 take(&shard, stream, session);
             }
@@ -65,10 +66,12 @@ pub(super) fn take(shard: &Rc<ShardLoop>, stream: TcpStream, session: Session) {
     shard.introduce(&mut session);
     let connection = Connection::new(stream, session, shard.now_us());
     let slot = shard.connections.borrow_mut().insert(Rc::clone(&connection));
+    shard.count_connections();
     let shard = Rc::clone(shard);
     glommio::spawn_local(async move {
         connection::serve(connection, Rc::clone(&shard)).await;
         shard.connections.borrow_mut().remove(slot);
+        shard.count_connections();
     })
     .detach();
 }

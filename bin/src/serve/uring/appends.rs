@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use duolog_engine::append::AppendView;
-use duolog_engine::ids::ShardId;
+use duolog_engine::ids::{MonoUs, ShardId};
 use duolog_engine::route::shard_of;
 use duolog_engine::shard::{Actions, Event, Outcome, Refusal, RequestId};
 use duolog_net::session::{Answers, Request, Ticket};
@@ -12,7 +12,7 @@ use duolog_net::wire::{
 };
 
 use super::connection::Connection;
-use super::shard_loop::{Origin, ShardLoop};
+use super::shard_loop::{Asked, Origin, ShardLoop};
 use super::{log_read, stream_read};
 use crate::serve::admin;
 use crate::serve::cluster::message::ToControl;
@@ -34,6 +34,7 @@ impl ShardLoop {
         actions: &mut Actions,
     ) {
         let count = self.session_settings().shard_count;
+        self.metrics().requested(&request);
         match request {
             Request::Append(body) => {
                 let view = match AppendView::parse(body, self.event_max_bytes) {
@@ -93,7 +94,11 @@ impl ShardLoop {
     }
 
     fn insert(&self, origin: Origin) -> RequestId {
-        RequestId(self.requests.borrow_mut().insert(origin) as u64)
+        self.insert_of(origin, self.now_us())
+    }
+
+    fn insert_of(&self, origin: Origin, arrived: MonoUs) -> RequestId {
+        RequestId(self.requests.borrow_mut().insert(Asked { origin, arrived }) as u64)
     }
 
     /// Sends a request to the shard that can serve it.
@@ -107,12 +112,13 @@ impl ShardLoop {
     ) {
         let correlation = ticket.correlation();
         let id = self.insert(Origin::Local(Rc::clone(connection), ticket));
-        let message = Message::Request { from: self.id(), id, correlation, request };
+        let (from, arrived) = (self.id(), self.now_us());
+        let message = Message::Request { from, id, correlation, arrived, request };
         if self.inboxes[target.0 as usize].send(message).is_ok() {
             return;
         }
-        let origin = self.requests.borrow_mut().remove(id.0 as usize);
-        if let Origin::Local(_, ticket) = origin {
+        let asked = self.requests.borrow_mut().remove(id.0 as usize);
+        if let Origin::Local(_, ticket) = asked.origin {
             let busy = ErrorFrame::new(ErrorCode::Busy).retry_after_ms(INBOX_RETRY_AFTER_MS);
             answers.refuse(ticket, &busy, format_args!("shard {target} has a full inbox"));
         }
@@ -124,9 +130,10 @@ impl ShardLoop {
         from: ShardId,
         id: RequestId,
         correlation: u64,
+        arrived: MonoUs,
         request: ForeignRequest,
     ) {
-        let own = self.insert(Origin::Foreign { from, id, correlation });
+        let own = self.insert_of(Origin::Foreign { from, id, correlation }, arrived);
         match request {
             ForeignRequest::Append(body) => {
                 let view = AppendView::parse(&body, self.event_max_bytes);
@@ -144,7 +151,8 @@ impl ShardLoop {
 
     /// The answer to an append.
     pub(super) fn reply(&self, to: RequestId, outcome: &Outcome, actions: &Actions) {
-        let origin = self.requests.borrow_mut().remove(to.0 as usize);
+        let Asked { origin, arrived } = self.requests.borrow_mut().remove(to.0 as usize);
+        self.count_outcome(arrived, outcome);
         match origin {
             Origin::Local(connection, ticket) => {
                 connection.session.borrow_mut().answers().answer(ticket, |out, correlation| {
@@ -178,8 +186,8 @@ impl ShardLoop {
 
     /// The answer to a read, a whole frame.
     pub(super) fn answer_frame(self: &Rc<Self>, to: RequestId, frame: Vec<u8>) {
-        let origin = self.requests.borrow_mut().remove(to.0 as usize);
-        match origin {
+        let asked = self.requests.borrow_mut().remove(to.0 as usize);
+        match asked.origin {
             Origin::Local(connection, ticket) => {
                 let mut session = connection.session.borrow_mut();
                 session.answers().answer(ticket, |out, _| out.extend_from_slice(&frame));

@@ -83,6 +83,7 @@ impl Connection {
 
     /// Sends what is unsent without waiting; a task takes over what the socket does not take.
     pub(super) fn send(self: &Rc<Self>, shard: &Rc<ShardLoop>) {
+        shard.count_errors(self.session.borrow_mut().answers());
         if self.dead.get() {
             return;
         }

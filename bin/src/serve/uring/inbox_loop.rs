@@ -56,8 +56,8 @@ fn take(shard: &Rc<ShardLoop>, message: Message) {
             session.serve_at(shard.id());
             accept::take(shard, stream, session);
         }
-        Message::Request { from, id, correlation, request } => {
-            shard.foreign(from, id, correlation, request);
+        Message::Request { from, id, correlation, arrived, request } => {
+            shard.foreign(from, id, correlation, arrived, request);
         }
         Message::Answer { id, frame } => shard.answer_frame(id, frame),
         Message::Segment { generation, result: Ok(()) } => {
@@ -99,6 +99,7 @@ async fn open_segment(shard: Rc<ShardLoop>, generation: Generation) {
         Ok(file) => {
             shard.add_writer(generation, file);
             shard.preparing.set(shard.preparing.get() - 1);
+            shard.metrics().segments.add(1);
             shard.step(Event::SegmentReady { generation });
         }
         Err(error) => {

@@ -4,6 +4,7 @@
 mod accept;
 mod appends;
 mod connection;
+mod counting;
 mod executor;
 mod fetch;
 mod freshness;

@@ -27,6 +27,15 @@ use crate::serve::cluster::PairSettings;
 use crate::serve::cluster::gauges::ShardGauge;
 use crate::serve::inbox::{Inbox, Message};
 use crate::serve::index::{IndexJob, SavedIndexes};
+use crate::serve::metrics::{Blocks, ShardMetrics};
+
+/// A request without an answer.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub origin: Origin,
+    /// When a shard took it from its socket.
+    pub arrived: MonoUs,
+}
 
 /// Where a request came from.
 #[derive(Debug)]
@@ -48,7 +57,8 @@ pub(super) struct ShardLoop {
     pub(super) pair: Option<Member>,
     /// Shard 0 of a pair: the lease machine's driver.
     pub(super) control: RefCell<Option<Rc<Control>>>,
-    pub requests: RefCell<Slab<Origin>>,
+    pub requests: RefCell<Slab<Asked>>,
+    pub(super) blocks: RefCell<Blocks>,
     pub connections: RefCell<Slab<Rc<Connection>>>,
     pub(super) dirty: RefCell<Vec<Rc<Connection>>>,
     pub committer: Notify,
@@ -126,6 +136,7 @@ impl ShardLoop {
             pair,
             control: RefCell::default(),
             requests: RefCell::new(Slab::with_capacity(1024)),
+            blocks: RefCell::default(),
             connections: RefCell::default(),
             dirty: RefCell::default(),
             committer: Notify::default(),
@@ -178,9 +189,18 @@ impl ShardLoop {
         &self.inboxes[self.id().0 as usize]
     }
 
+    pub(super) fn metrics(&self) -> &ShardMetrics {
+        &self.inbox().metrics
+    }
+
     /// Hands one event to the machine and does what it asks for.
     pub(super) fn step(self: &Rc<Self>, event: Event<'_>) {
         self.look_at_the_clock();
+        self.step_now(event);
+    }
+
+    /// [`ShardLoop::step`] for whoever has just looked at the clock.
+    fn step_now(self: &Rc<Self>, event: Event<'_>) {
         let mut actions = self.actions.take();
         self.step_into(event, &mut actions);
         self.perform(actions);
@@ -233,6 +253,7 @@ impl ShardLoop {
         actions.list = list;
         actions.clear();
         self.actions.replace(actions);
+        self.settle_blocks();
         self.send_dirty();
         publish(&self.inbox().gauge, &self.shard.borrow());
         self.after_step();
@@ -258,6 +279,7 @@ impl ShardLoop {
         let file = self.writer(place.generation);
         let shard = self.shard.borrow();
         self.send_to_peer(&shard, first_lsn);
+        let sent = self.block_sent(&shard, first_lsn);
         let buffer = file.buffer(header.as_ref(), shard.write_parts(first_lsn, blocks));
         drop(shard);
         let shard = Rc::clone(self);
@@ -266,7 +288,7 @@ impl ShardLoop {
             match file.write_block(place, header, buffer).await {
                 Ok(()) => {
                     shard.inbox().gauge.wrote(size_bytes);
-                    shard.written(first_lsn);
+                    shard.written(first_lsn, sent);
                 }
                 Err(error) => {
                     tracing::error!(
@@ -284,10 +306,12 @@ impl ShardLoop {
     }
 
     /// A block is durable: answers leave, and what has come meanwhile goes into the next block.
-    fn written(self: &Rc<Self>, first_lsn: duolog_engine::ids::Lsn) {
+    fn written(self: &Rc<Self>, first_lsn: duolog_engine::ids::Lsn, sent: MonoUs) {
         self.answered.set(0);
         self.sweeping.set(true);
-        self.step(Event::BlockWritten { first_lsn });
+        self.look_at_the_clock();
+        self.metrics().stages.write.record(sent, self.now_us(), 1);
+        self.step_now(Event::BlockWritten { first_lsn });
         self.sweep();
         self.linger();
         self.cool_if_idle();
@@ -415,6 +439,7 @@ impl ShardLoop {
 
     /// Goes on with bytes that a session kept.
     pub(super) fn resume(self: &Rc<Self>, connection: &Rc<Connection>) -> Flow {
+        self.look_at_the_clock();
         self.receive(connection, &[])
     }
 
@@ -447,7 +472,9 @@ impl ShardLoop {
         if self.shard.borrow().wants_flush() {
             self.committer.ring();
         }
-        let work = self.requests.borrow().len() as u64 + u64::from(self.works_for_the_pair());
+        let requests = self.requests.borrow().len() as u64;
+        self.metrics().in_flight.set(requests);
+        let work = requests + u64::from(self.works_for_the_pair());
         self.inbox().work.store(work, Ordering::Relaxed);
         self.tick();
     }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::control::Control;
 use crate::serve::cluster::gauges::{Role, ShardReading};
 use crate::serve::inbox::Message;
-use crate::serve::vitals;
+use crate::serve::{metrics, vitals};
 
 /// A request, as `{"command": ...}`.
 #[derive(Debug, Deserialize)]
@@ -169,7 +169,7 @@ fn status(control: &Control) -> Value {
     let shards: Vec<Value> =
         readings.iter().enumerate().map(|(index, reading)| shard(index, reading, leads)).collect();
     let rescues = control.shard.inboxes.iter();
-    let rescues: u64 = rescues.map(|inbox| inbox.rescues.load(Ordering::Relaxed)).sum();
+    let rescues: u64 = rescues.map(|inbox| inbox.rescues.get()).sum();
     let mut told = json!({
         "node": settings.identity.node.to_string(),
         "cluster": settings.identity.cluster.to_string(),
@@ -190,6 +190,7 @@ fn status(control: &Control) -> Value {
         "s3_requests": settings.store.counters().calls.load(Ordering::Relaxed),
         "rescues": rescues,
     });
+    metrics::status::tell(&mut told, &control.shard.inboxes);
     vitals::tell(&mut told);
     told
 }

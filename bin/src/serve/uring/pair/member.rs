@@ -256,6 +256,7 @@ impl ShardLoop {
         member.reign.set(None);
         member.reachable.set(false);
         self.step(Event::Demote);
+        self.blocks.borrow_mut().forget();
         member.uploads.end();
         member.collector.end();
         if let Some(outbound) = member.outbound.borrow_mut().take() {
