@@ -1,4 +1,5 @@
 //! What the HTTP side of a real server promises.
 
 mod http_access;
+mod http_metrics;
 mod http_probes;

@@ -27,6 +27,7 @@ use super::cluster::promise::PromiseFile;
 use super::inbox::Inbox;
 use super::index::{self, IndexJob, SavedIndexes, ShardIndex};
 use super::life::{Life, Phase};
+use super::metrics::Sources;
 use super::recover::{self, RecoveredShard};
 use super::repair::Lender;
 use super::uring::{ControlSetup, Parts, ShardSetup, spawn};
@@ -66,6 +67,9 @@ pub fn run(settings: &Settings) -> Result<Exit, Failure> {
     let recovery = Recovery { path, align_bytes, lender: lender.as_ref(), life: &life };
     let recovered = recover_all(settings, &identity, &recovery)?;
     life.enter(Phase::Opening);
+    let settings_of_pair = pair.as_ref().map(|pair| Arc::clone(&pair.settings));
+    let sources = Sources::new(Arc::clone(&inboxes), settings_of_pair, path.to_owned(), &identity);
+    life.metrics.get_or_init(|| sources);
     let shards = Shards { recovered, inboxes, bells };
     let node = Node::start(settings, &identity, shards, pair, &life)?;
     let exit = node.wait();

@@ -1,7 +1,9 @@
 //! Where the process stands between its start and its end, for probes; nobody decides by it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::metrics::Sources;
 use super::progress::Progress;
 
 /// A stretch of the process's life. They come in this order, none twice.
@@ -43,6 +45,8 @@ pub struct Life {
     phase: AtomicU8,
     /// How far each shard's recovery is.
     pub shards: Vec<Progress>,
+    /// Where metrics are read from, once the shards are about to run.
+    pub metrics: OnceLock<Sources>,
 }
 
 impl Life {
@@ -50,7 +54,8 @@ impl Life {
     #[must_use]
     pub fn new(shard_count: u32) -> Self {
         let shards = (0..shard_count).map(|_| Progress::default()).collect();
-        Self { phase: AtomicU8::new(Phase::Joining as u8), shards }
+        let phase = AtomicU8::new(Phase::Joining as u8);
+        Self { phase, shards, metrics: OnceLock::new() }
     }
 
     /// The process has come to `phase`; one that it has left behind is not entered again.

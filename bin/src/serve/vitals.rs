@@ -12,6 +12,8 @@ pub struct Vitals {
     pub cpu_us: u64,
     /// Memory in use; `None` where `/proc` is not there.
     pub resident_bytes: Option<u64>,
+    /// Open files, sockets included; `None` where `/proc` is not there.
+    pub open_files: Option<u64>,
 }
 
 impl Vitals {
@@ -24,13 +26,16 @@ impl Vitals {
         let pages = std::fs::read_to_string("/proc/self/statm").ok();
         let pages = pages.as_deref().and_then(resident_pages);
         let resident_bytes = pages.map(|pages| pages * rustix::param::page_size() as u64);
-        Self { cpu_us, resident_bytes }
+        // One of them is the list itself.
+        let open = std::fs::read_dir("/proc/self/fd").ok();
+        let open_files = open.map(|list| (list.count() as u64).saturating_sub(1));
+        Self { cpu_us, resident_bytes, open_files }
     }
 }
 
 /// Puts into a node's status what its process is and has consumed.
 pub fn tell(status: &mut Value) {
-    let Vitals { cpu_us, resident_bytes } = Vitals::now();
+    let Vitals { cpu_us, resident_bytes, .. } = Vitals::now();
     status["version"] = json!(VERSION);
     status["commit"] = json!(COMMIT);
     status["cpu_us"] = json!(cpu_us);
@@ -58,5 +63,7 @@ mod tests {
         assert_eq!(resident_pages(""), None);
         let resident = before.resident_bytes.expect("this machine has /proc");
         assert!(resident > 500_000, "{resident} bytes is less than any process has");
+        let files: Vec<_> = (0..200).map(|_| std::fs::File::open("/proc/self/statm")).collect();
+        assert!(files.iter().all(Result::is_ok) && Vitals::now().open_files >= Some(200));
     }
 }

@@ -14,6 +14,7 @@ use super::promise::PromiseFile;
 use super::store::{self, Runner};
 use crate::datadir::Identity;
 use crate::exit::{Exit, Failure};
+use crate::serve::metrics::NodeMetrics;
 use crate::serve::repair::Lender;
 use crate::settings::Settings;
 
@@ -63,6 +64,7 @@ impl PairBoot {
             client_address: advertised(&cluster.advertise_client, settings.listen.client),
             peer_address: advertised(&cluster.advertise_peer, cluster.listen_peer),
             replication_delay_ms: cluster.replication_delay_ms,
+            metrics: NodeMetrics::default(),
             data_dir: path.to_owned(),
             is_new,
         };

@@ -102,6 +102,20 @@ pub struct ShardGauge {
     written_bytes: AtomicU64,
 }
 
+impl ShardReading {
+    /// Events that the other copy lacks; without the lead: that are here and not known to be
+    /// committed.
+    #[must_use]
+    pub const fn lag(&self, leads: bool) -> u64 {
+        let behind = match (leads, self.linked) {
+            (true, true) => self.acked,
+            (true, false) => self.chain,
+            (false, _) => self.committed,
+        };
+        self.end.0.saturating_sub(behind.0)
+    }
+}
+
 /// A reading of a [`ShardGauge`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardReading {

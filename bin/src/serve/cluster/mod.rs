@@ -22,6 +22,8 @@ use duolog_net::peer::{PeerHello, Purpose};
 use objects::Keys;
 use store::Store;
 
+use super::metrics::NodeMetrics;
+
 /// What every shard of a pair's node knows.
 #[derive(Debug)]
 pub struct PairSettings {
@@ -43,6 +45,8 @@ pub struct PairSettings {
     pub peer_address: String,
     /// How long blocks are gathered before they go to the bucket, ms.
     pub replication_delay_ms: u64,
+    /// What the lease machine's driver counts for operators.
+    pub metrics: NodeMetrics,
     /// The data directory.
     pub data_dir: PathBuf,
     /// The data directory was made by this process: nothing is lost if it is made anew.

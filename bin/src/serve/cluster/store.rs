@@ -14,7 +14,8 @@ use duolog_s3client::answer::Written;
 use duolog_s3client::etag::ETag;
 use duolog_s3client::key::ObjectKey;
 use duolog_s3client::request::{Condition, ListQuery};
-use duolog_s3client::{Client, Error};
+use duolog_s3client::witness::Skew;
+use duolog_s3client::{Client, Count, Error};
 use tokio::sync::mpsc;
 
 use crate::serve::cluster::message::ToShard;
@@ -83,6 +84,7 @@ struct Call {
 pub struct Store {
     calls: mpsc::Sender<Call>,
     counters: Arc<Counters>,
+    client: Client,
 }
 
 /// What was asked of the bucket so far.
@@ -107,7 +109,7 @@ pub struct Runner {
 pub fn channel(client: Client) -> (Store, Runner) {
     let (sender, receiver) = mpsc::channel(CALLS_MAX);
     let counters = Arc::new(Counters::default());
-    let store = Store { calls: sender, counters: Arc::clone(&counters) };
+    let store = Store { calls: sender, counters: Arc::clone(&counters), client: client.clone() };
     (store, Runner { client, calls: receiver, counters })
 }
 
@@ -115,6 +117,18 @@ impl Store {
     /// Asks; the answer comes as [`ToShard::Told`] with `id`. False when too many calls wait.
     pub fn ask(&self, inbox: &Arc<Inbox>, id: u64, lane: Lane, ask: Ask) -> bool {
         self.calls.try_send(Call { ask, lane, id, inbox: Arc::clone(inbox) }).is_ok()
+    }
+
+    /// Requests so far, by lane, operation and outcome; those before the node served included.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Count> {
+        self.client.counts().rows().collect()
+    }
+
+    /// How far the store's clock is ahead of this node's for certain, ms; none before it answered.
+    #[must_use]
+    pub fn skew_ms(&self) -> Option<i64> {
+        self.client.observed().skew.map(Skew::certain_ms)
     }
 
     /// What was asked so far.

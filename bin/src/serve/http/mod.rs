@@ -11,6 +11,7 @@ mod probes;
 mod problem;
 mod pulse;
 mod router;
+mod scrape;
 
 use std::net::TcpListener;
 use std::sync::Arc;

@@ -10,12 +10,15 @@ use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode, Uri};
 
 use super::problem::Problem;
-use super::{Site, access, probes};
+use super::{Site, access, probes, scrape};
 
 /// Everything.
 pub(super) fn whole(site: &Arc<Site>) -> Router {
-    let guarded =
-        Router::new().fallback(absent).layer(from_fn_with_state(Arc::clone(site), access::guard));
+    let guarded = Router::new()
+        .route("/metrics", get(scrape::scrape))
+        .with_state(Arc::clone(site))
+        .fallback(absent)
+        .layer(from_fn_with_state(Arc::clone(site), access::guard));
     probe_routes(site).merge(guarded)
 }
 

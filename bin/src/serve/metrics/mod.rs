@@ -6,10 +6,18 @@
 
 mod blocks;
 mod histogram;
+mod node;
 mod number;
+mod page;
+mod reading;
 mod shard;
+mod sources;
 pub mod status;
+mod text;
 
 pub use blocks::Blocks;
+pub use node::{NodeMetrics, Standing};
 pub use number::Number;
 pub use shard::ShardMetrics;
+pub use sources::Sources;
+pub use text::{CONTENT_TYPE, render};

@@ -187,6 +187,7 @@ impl ShardLoop {
     /// The answer to a read, a whole frame.
     pub(super) fn answer_frame(self: &Rc<Self>, to: RequestId, frame: Vec<u8>) {
         let asked = self.requests.borrow_mut().remove(to.0 as usize);
+        self.count_requests();
         match asked.origin {
             Origin::Local(connection, ticket) => {
                 let mut session = connection.session.borrow_mut();

@@ -28,8 +28,17 @@ impl ShardLoop {
         }
     }
 
-    /// After a step: notes what it has committed and covered.
-    pub(super) fn settle_blocks(&self) {
+    /// Shows how many requests wait for their answers; before an answer leaves, so that whoever
+    /// has it finds it counted.
+    pub(super) fn count_requests(&self) -> u64 {
+        let requests = self.requests.borrow().len() as u64;
+        self.metrics().in_flight.set(requests);
+        requests
+    }
+
+    /// After a step: notes what it has answered, committed and covered.
+    pub(super) fn count_step(&self) {
+        self.count_requests();
         let mut blocks = self.blocks.borrow_mut();
         if blocks.is_empty() {
             return;

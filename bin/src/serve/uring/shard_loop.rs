@@ -253,7 +253,7 @@ impl ShardLoop {
         actions.list = list;
         actions.clear();
         self.actions.replace(actions);
-        self.settle_blocks();
+        self.count_step();
         self.send_dirty();
         publish(&self.inbox().gauge, &self.shard.borrow());
         self.after_step();
@@ -472,9 +472,7 @@ impl ShardLoop {
         if self.shard.borrow().wants_flush() {
             self.committer.ring();
         }
-        let requests = self.requests.borrow().len() as u64;
-        self.metrics().in_flight.set(requests);
-        let work = requests + u64::from(self.works_for_the_pair());
+        let work = self.count_requests() + u64::from(self.works_for_the_pair());
         self.inbox().work.store(work, Ordering::Relaxed);
         self.tick();
     }

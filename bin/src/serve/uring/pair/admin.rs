@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::control::Control;
+use super::standing::in_sync;
 use crate::serve::cluster::gauges::{Role, ShardReading};
 use crate::serve::inbox::Message;
 use crate::serve::{metrics, vitals};
@@ -159,11 +160,11 @@ fn status(control: &Control) -> Value {
     let (role, epoch) = Role::of(status);
     let epoch = epoch.unwrap_or(machine.promised().0);
     let leads = role == Role::Leader;
-    let lease = machine.lease().map(|version| &version.document);
-    let members = machine.members().map(|(in_sync, _)| in_sync);
-    let members = members.or_else(|| lease.map(|document| document.in_sync));
-    let members: Vec<String> =
-        members.iter().flat_map(|set| set.members()).map(|node| node.to_string()).collect();
+    let members: Vec<String> = in_sync(&machine)
+        .iter()
+        .flat_map(|set| set.members())
+        .map(|node| node.to_string())
+        .collect();
     let inboxes = control.shard.inboxes.iter();
     let readings: Vec<ShardReading> = inboxes.map(|inbox| inbox.gauge.read()).collect();
     let shards: Vec<Value> =
@@ -203,13 +204,8 @@ fn second_copy(readings: &[ShardReading]) -> &'static str {
 }
 
 fn shard(index: usize, reading: &ShardReading, leads: bool) -> Value {
-    let ShardReading { end, durable, committed, acked, chain, linked, writes, written_bytes } =
+    let ShardReading { end, durable, committed, acked, chain, writes, written_bytes, .. } =
         *reading;
-    let lag = match (leads, linked) {
-        (true, true) => end.0.saturating_sub(acked.0),
-        (true, false) => end.0.saturating_sub(chain.0),
-        (false, _) => end.0.saturating_sub(committed.0),
-    };
     json!({
         "shard": index,
         "lsn": end.0,
@@ -217,7 +213,7 @@ fn shard(index: usize, reading: &ShardReading, leads: bool) -> Value {
         "committed": committed.0,
         "acked": leads.then_some(acked.0),
         "chain": leads.then_some(chain.0),
-        "lag": lag,
+        "lag": reading.lag(leads),
         "writes": writes,
         "written_bytes": written_bytes,
     })
@@ -230,7 +226,7 @@ fn peer(control: &Control, leads: bool) -> Value {
             json!({
                 "node": target.node.to_string(),
                 "address": target.address.to_string(),
-                "connected": control.outbound.is_up(),
+                "connected": control.peer_connected(leads),
             })
         });
     }
@@ -238,7 +234,7 @@ fn peer(control: &Control, leads: bool) -> Value {
     following.map_or(Value::Null, |(leader, epoch)| {
         let known = control.leader_address.borrow();
         let address = (known.0 == epoch).then(|| known.1.clone());
-        let connected = control.inbound.borrow().is_some();
+        let connected = control.peer_connected(leads);
         json!({ "node": leader.to_string(), "address": address, "connected": connected })
     })
 }

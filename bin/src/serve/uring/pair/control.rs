@@ -110,8 +110,10 @@ impl Control {
 
     /// Shows other threads what the node is; a lease runs out without an event.
     pub fn publish(&self) {
-        let (role, _) = Role::of(self.machine.borrow().status(self.now()));
+        let now = self.now();
+        let (role, _) = Role::of(self.machine.borrow().status(now));
         self.shard.inboxes[0].node.tell(role);
+        self.show_standing(now);
     }
 
     fn perform(self: &Rc<Self>, action: Action) {
@@ -366,6 +368,7 @@ impl Control {
         tracing::info!(event, epoch, reason);
         let wall = self.shard.now().wall;
         self.history.borrow_mut().note(wall, report);
+        self.settings.metrics.count(report);
         match &report.what {
             What::FollowerReachable => self.tell(|| ToShard::Reachable(true)),
             What::FollowerUnreachable => self.tell(|| ToShard::Reachable(false)),

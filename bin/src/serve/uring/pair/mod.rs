@@ -20,6 +20,7 @@ mod promote;
 mod rebuild;
 mod rejoin;
 mod seek;
+mod standing;
 mod stop;
 mod tally;
 mod upload;
