@@ -10,6 +10,7 @@ use crate::client::import::{self, ImportArgs};
 use crate::client::node::NodeCommand;
 use crate::client::read::{self, ReadArgs};
 use crate::client::status::{self, StatusArgs};
+use crate::client::subscribe::{self, SubscribeArgs};
 use crate::dev::DevPairArgs;
 use crate::offline::inspect::{self, InspectArgs};
 use crate::offline::verify::{self, VerifyArgs};
@@ -27,6 +28,7 @@ Examples:
   duolog serve --standalone --data-dir ./data   one node, every event on this disk
   duolog append order-7 --type Placed --data '{\"total\": 12}'
   duolog read order-7
+  duolog subscribe --all --from end             everything that is appended from now on
   duolog import flights.ndjson --stream-field origin --type Flight
   duolog export > all.ndjson
   duolog config show --shards-count 4           each setting and where it came from
@@ -67,6 +69,9 @@ pub enum Command {
     /// Print the events of a stream, or of a shard's log.
     #[command(after_help = read::HELP)]
     Read(ReadArgs),
+    /// Print events as they come: of a stream, of many, or all of them in one order.
+    #[command(after_help = subscribe::HELP)]
+    Subscribe(SubscribeArgs),
     /// Import an NDJSON file; running it again adds nothing.
     #[command(after_help = import::HELP)]
     Import(ImportArgs),
@@ -176,6 +181,7 @@ impl Command {
             Self::S3Dev(arguments) => arguments.json,
             Self::Append(arguments) => arguments.json,
             Self::Read(arguments) => arguments.json,
+            Self::Subscribe(arguments) => arguments.json,
             Self::Import(arguments) => arguments.json,
             Self::Export(arguments) => arguments.json,
             Self::Status(arguments) => arguments.json,

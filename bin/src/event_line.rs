@@ -61,6 +61,8 @@ impl<'a> Payload<'a> {
 /// The JSON form. Exactly one of the three forms of the data is there; of the metadata at most one.
 #[derive(Serialize)]
 struct EventJson<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<&'a str>,
     shard: u32,
     lsn: u64,
     stream: &'a str,
@@ -84,12 +86,26 @@ struct EventJson<'a> {
 
 /// One JSON document without a line feed.
 pub fn json(shard: ShardId, event: &EventRecord<'_>) -> Result<String, Failure> {
+    document(None, shard, event)
+}
+
+/// The same with the event's position in a subscription.
+pub fn json_at(shard: ShardId, event: &EventRecord<'_>, position: &str) -> Result<String, Failure> {
+    document(Some(position), shard, event)
+}
+
+fn document(
+    position: Option<&str>,
+    shard: ShardId,
+    event: &EventRecord<'_>,
+) -> Result<String, Failure> {
     let payload = Payload::of(event.data);
     let (data, data_text, data_base64) = payload.parts();
     let about = Payload::of(event.metadata);
     let (metadata, metadata_text, metadata_base64) =
         if event.metadata.is_empty() { (None, None, None) } else { about.parts() };
     let line = EventJson {
+        position,
         shard: shard.get(),
         lsn: event.lsn.get(),
         stream: event.stream,

@@ -61,6 +61,7 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Doctor(arguments) => doctor(&arguments),
         Command::Append(arguments) => client::append::run(&arguments, Output::new()),
         Command::Read(arguments) => client::read::run(&arguments, Output::new()),
+        Command::Subscribe(arguments) => client::subscribe::run(&arguments, Output::new()),
         Command::Import(arguments) => client::import::run(&arguments, Output::new()),
         Command::Export(arguments) => client::export::run(&arguments, Output::new()),
         Command::Status(arguments) => client::status::run(&arguments, Output::new()),

@@ -211,6 +211,34 @@ fn decode_append(mut cursor: Cursor<'_>) -> Result<AppendRecord<'_>, RecordError
     })
 }
 
+/// What stands at the front of an event record, for whoever looks for streams in a block that was
+/// checked as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Glance<'a> {
+    /// Position in the shard's log.
+    pub lsn: Lsn,
+    /// Stream name.
+    pub stream: &'a [u8],
+}
+
+/// Looks at the record at the start of `bytes` without checking it: what it is about, if it is an
+/// event, and how many bytes it takes with padding. `None` where no record can be.
+#[must_use]
+pub fn glance(bytes: &[u8]) -> Option<(Option<Glance<'_>>, usize)> {
+    let fixed = bytes.first_chunk::<RECORD_FIXED_BYTES>()?;
+    let length = u32::from_le_bytes(*fixed[4..].first_chunk()?) as usize;
+    let padded = length.checked_next_multiple_of(RECORD_ALIGN_BYTES)?;
+    if length < RECORD_FIXED_BYTES {
+        return None;
+    }
+    if fixed[KIND_AT] != KIND_EVENT {
+        return Some((None, padded));
+    }
+    let lsn = Lsn(u64::from_le_bytes(*fixed[8..].first_chunk()?));
+    let name = RECORD_FIXED_BYTES..RECORD_FIXED_BYTES + usize::from(fixed[KIND_AT + 1]);
+    Some((Some(Glance { lsn, stream: bytes.get(name)? }), padded))
+}
+
 /// Length of an event record, without padding: name and body (type, metadata, data), bytes.
 #[must_use]
 pub const fn event_record_bytes(name_length: usize, body_length: usize) -> usize {

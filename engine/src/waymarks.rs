@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::{Lsn, Place};
+use crate::ids::{Generation, Lsn, Place};
 
 /// Distance of two waymarks of one segment, at least, bytes: what a disk reads in about a
 /// millisecond.
@@ -44,12 +44,18 @@ impl Waymarks {
         let behind = self.marks.partition_point(|(first, _)| *first <= lsn);
         self.marks.get(behind.checked_sub(1)?).copied()
     }
+
+    /// Those of one segment, in order.
+    pub fn of_segment(&self, generation: Generation) -> impl Iterator<Item = (Lsn, Place)> {
+        let from = self.marks.partition_point(|(_, place)| place.generation < generation);
+        let to = self.marks.partition_point(|(_, place)| place.generation <= generation);
+        self.marks.range(from..to).copied()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Generation;
 
     fn place(generation: u32, offset: u32) -> Place {
         Place { generation: Generation(generation), offset }

@@ -48,6 +48,26 @@ pub const fn refusals_max(requests_max: u32) -> u32 {
     if requests_max < 64 { 4 } else { requests_max / 16 }
 }
 
+/// Subscriptions of one connection at most: a client that follows many streams of a shard needs
+/// one connection, and a node's memory is bounded by its connections.
+pub const CONNECTION_SUBSCRIPTIONS_MAX: usize = 1_024;
+/// What a subscriber may have been sent and not taken when it does not say, bytes.
+pub const SUBSCRIPTION_WINDOW_BYTES_DEFAULT: u32 = 1 << 20;
+/// Smallest such window, bytes: a page of small events.
+pub const SUBSCRIPTION_WINDOW_BYTES_MIN: u32 = 16 << 10;
+/// Windows of one connection's subscriptions together, bytes: what a client that reads nothing can
+/// make a node keep for it.
+pub const CONNECTION_WINDOWS_MAX_BYTES: u32 = 64 << 20;
+/// Largest page that is pushed to a subscriber, bytes of records, unless one event is larger: its
+/// making takes some 50 us, and appends have a turn between two of them.
+pub const FEED_PAGE_MAX_BYTES: u32 = 64 << 10;
+/// A subscriber that has been sent its whole window and has taken nothing for so long, while there
+/// is more, is cut off, milliseconds (`limits.subscriber_stall_ms`).
+pub const SUBSCRIBER_STALL_MS_DEFAULT: u64 = 30_000;
+/// A subscriber's client gives up a server that has been silent for so long, milliseconds. Half of
+/// it passes before it asks for a sign of life: thousands of idle subscribers cost next to nothing.
+pub const SUBSCRIPTION_SILENCE_MS: u64 = 5_000;
+
 /// A connection's own buffers keep at most this capacity while they are empty, bytes. It holds the
 /// receipts of all requests that may be in flight, so that ordinary traffic never allocates.
 pub const IDLE_BUFFER_MAX_BYTES: usize = 128 << 10;
@@ -109,6 +129,9 @@ pub const fn answer_body_max_bytes(frame_body_max_bytes: usize) -> usize {
     if frame_body_max_bytes > page { frame_body_max_bytes } else { page }
 }
 
+const _: () = assert!(SUBSCRIPTION_WINDOW_BYTES_MIN <= FEED_PAGE_MAX_BYTES);
+const _: () = assert!(FEED_PAGE_MAX_BYTES < SUBSCRIPTION_WINDOW_BYTES_DEFAULT);
+const _: () = assert!(SUBSCRIPTION_WINDOW_BYTES_DEFAULT < CONNECTION_WINDOWS_MAX_BYTES);
 const _: () = assert!(FRAME_BODY_MAX_BYTES_DEFAULT < u32::MAX as usize);
 const _: () = assert!(PEER_BLOCK_MAX_BYTES < u32::MAX as usize);
 // The largest hello, heartbeat and refusal, with 160 bytes for their fixed parts.

@@ -11,10 +11,10 @@ use duolog_engine::ids::{
     ClusterId, Hlc, IdempotencyKey, LeaseEpoch, Lsn, NodeId, Revision, ShardId,
 };
 use duolog_net::wire::{
-    Appended, Consistency, Copies, Decoded, Direction, ErrorCode, ErrorFrame, FrameKind, Hello,
-    HelloAccepted, LogPage, LogTail, Message, NodeRole, ReadLog, ReadStream, Standing, StreamPage,
-    StreamSpan, StreamTail, decode_frame, encode_admin, encode_admin_answer, encode_append,
-    encode_frame,
+    Appended, Consistency, Copies, Decoded, Direction, ErrorCode, ErrorFrame, Events, EventsTail,
+    FrameKind, Hello, HelloAccepted, LogPage, LogTail, Message, NodeRole, Origin, Position,
+    ReadLog, ReadStream, Scope, Standing, StreamPage, StreamSpan, StreamTail, Subscribe,
+    SubscriptionAsk, decode_frame, encode_admin, encode_admin_answer, encode_append, encode_frame,
 };
 
 const GOLDEN: &str = include_str!("golden/wire_v1.txt");
@@ -72,6 +72,15 @@ fn frames() -> Vec<Vec<u8>> {
     add(&|out, correlation| encode_admin_answer(out, correlation, r#"{"role":"leader"}"#));
     // Unasked: no correlation.
     add(&|out, _| standing().encode(out));
+    add(&|out, correlation| subscribe().encode(out, correlation).expect("short names"));
+    add(&|out, correlation| {
+        let mut piece = Events::begin(out, correlation);
+        piece.push(out, b"a record of the log\0\0\0\0\0");
+        piece.finish_events(out, &events_tail());
+    });
+    add(&|out, correlation| SubscriptionAsk::Taken(65_536).encode(out, correlation));
+    add(&|out, correlation| SubscriptionAsk::Settle(Hlc(0x5555)).encode(out, correlation));
+    add(&|out, correlation| SubscriptionAsk::Unsubscribe.encode(out, correlation));
     let not_leader = ErrorFrame::not_leader(LeaseEpoch(7)).retry_after_ms(10);
     add(&|out, correlation| not_leader.encode_with(out, correlation, "no", "10.0.0.1:7400"));
     all
@@ -95,6 +104,21 @@ fn accepted() -> HelloAccepted {
 
 const fn standing() -> Standing<'static> {
     Standing { role: NodeRole::Follower, epoch: LeaseEpoch(7), leader: "10.0.0.1:7400" }
+}
+
+fn subscribe() -> Subscribe<'static> {
+    let behind = Position { stamp: Hlc(0x5555), shard: ShardId(2), lsn: Lsn(12) };
+    Subscribe {
+        shard: ShardId(3),
+        scope: Scope::Log { prefix: "{a}", system: true },
+        origin: Origin::Behind(behind),
+        kind: Some("placed"),
+        window_bytes: 1 << 20,
+    }
+}
+
+fn events_tail() -> EventsTail {
+    EventsTail { next: 6, committed: Lsn(9), settled: Hlc(0x5555), caught_up: true }
 }
 
 fn append() -> AppendBuilder {
@@ -199,7 +223,16 @@ fn version_1_is_understood_as_ever() {
     assert_eq!(messages[11], Message::Admin(r#"{"command":"status"}"#));
     assert_eq!(messages[12], Message::AdminAnswer(r#"{"role":"leader"}"#));
     assert_eq!(messages[13], Message::Standing(standing()));
-    let Message::Error(error) = messages[14] else { panic!("an error") };
+    assert_eq!(messages[14], Message::Subscribe(subscribe()));
+    let Message::Events(piece) = messages[15] else { panic!("a piece") };
+    assert_eq!((piece.tail, piece.records.announced()), (events_tail(), 1));
+    let asks = [
+        SubscriptionAsk::Taken(65_536),
+        SubscriptionAsk::Settle(Hlc(0x5555)),
+        SubscriptionAsk::Unsubscribe,
+    ];
+    assert_eq!(messages[16..19], asks.map(Message::Subscription));
+    let Message::Error(error) = messages[19] else { panic!("an error") };
     assert_eq!((error.code(), error.a), (Some(ErrorCode::NotLeader), 7));
     assert_eq!((error.text, error.leader), ("no", "10.0.0.1:7400"));
 }

@@ -13,7 +13,7 @@ use duolog_lease::ids::MonoMs;
 use duolog_net::peer::{
     PeerAcked, PeerChain, PeerCommit, PeerConfirm, PeerConfirmed, PeerHeartbeat,
     PeerHeartbeatAcked, PeerHello, PeerKind, PeerMessage, PeerReason, PeerRefused, PeerResign,
-    PeerWelcome, Purpose, block_frame_header, decode_peer, encode_block, fuzz_peer,
+    PeerSettled, PeerWelcome, Purpose, block_frame_header, decode_peer, encode_block, fuzz_peer,
 };
 use duolog_net::wire::Decoded;
 use proptest::prelude::*;
@@ -128,6 +128,8 @@ proptest! {
         let end = BlockEnd { lsn, hash: [epoch.0 as u8; 32] };
         let stored = StoredChain { epoch, next: Seq(lsn.0 as u32), end };
         assert_round_trip(&PeerMessage::Chain(PeerChain(stored)));
+        let settled = Hlc(lsn.0 / 2);
+        assert_round_trip(&PeerMessage::Settled(PeerSettled { epoch, lsn, settled }));
         assert_round_trip(&PeerMessage::Confirm(PeerConfirm { epoch, number: lsn.0 }));
         assert_round_trip(&PeerMessage::Confirmed(PeerConfirmed { epoch, number: lsn.0 }));
         let acked = PeerAcked { epoch, durable: lsn, committed };
@@ -213,6 +215,7 @@ fn golden_frames() -> Vec<Vec<u8>> {
         PeerMessage::Confirm(PeerConfirm { epoch, number: 7 }),
         PeerMessage::Confirmed(PeerConfirmed { epoch, number: 7 }),
         PeerMessage::Chain(PeerChain(stored)),
+        PeerMessage::Settled(PeerSettled { epoch, lsn: Lsn(41), settled: Hlc(0x5555) }),
         PeerMessage::Hello(fetch),
     ];
     messages.iter().map(encoded).collect()

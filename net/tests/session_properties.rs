@@ -80,6 +80,7 @@ fn drive(bytes: &[u8], pieces: &[usize]) -> Deeds {
                 Request::Append(body) => format!("append {body:?}"),
                 Request::ReadStream(read) => format!("read {}", read.stream),
                 Request::ReadLog(read) => format!("log {}", read.shard),
+                Request::Subscribe(subscribe) => format!("subscribe {:?}", subscribe.scope),
                 Request::Admin(json) => format!("admin {json}"),
             });
             waiting.push(ticket);

@@ -7,9 +7,9 @@ use duolog_engine::ids::{
 use duolog_engine::record::{EventParts, encode_event};
 use duolog_net::wire::{
     Appended, Consistency, Copies, Decoded, Direction, ErrorCode, ErrorFrame, Frame, FrameBuffer,
-    FrameKind, Hello, HelloAccepted, LogPage, LogTail, Message, NodeRole, ReadLog, ReadStream,
-    Standing, StreamPage, StreamSpan, StreamTail, decode_frame, encode_admin, encode_admin_answer,
-    encode_append, encode_frame, fuzz_frame,
+    FrameKind, Hello, HelloAccepted, LogPage, LogTail, Message, NodeRole, Origin, Position,
+    ReadLog, ReadStream, Scope, Standing, StreamPage, StreamSpan, StreamTail, Subscribe,
+    decode_frame, encode_admin, encode_admin_answer, encode_append, encode_frame, fuzz_frame,
 };
 use proptest::prelude::*;
 
@@ -82,6 +82,27 @@ proptest! {
         let mut out = Vec::new();
         standing.encode(&mut out);
         prop_assert_eq!(message(&out), Message::Standing(standing));
+    }
+
+    #[test]
+    fn subscriptions_round_trip(
+        shards: (u32, u32), stamp: u64, from: u64, window_bytes: u32, system: bool,
+        stream in name(), kind in name(), kinds: bool, choice in 0..5,
+    ) {
+        let log = Scope::Log { prefix: &stream, system };
+        let behind = Position { stamp: Hlc(stamp), shard: ShardId(shards.1), lsn: Lsn(from) };
+        let (scope, origin) = match choice {
+            0 => (Scope::Stream(&stream), Origin::From(from)),
+            1 => (Scope::Stream(&stream), Origin::End),
+            2 => (log, Origin::From(from)),
+            3 => (Scope::Log { prefix: "", system }, Origin::End),
+            _ => (log, Origin::Behind(behind)),
+        };
+        let kind = kinds.then_some(&*kind);
+        let sent = Subscribe { shard: ShardId(shards.0), scope, origin, kind, window_bytes };
+        let mut out = Vec::new();
+        sent.encode(&mut out, 1).unwrap();
+        prop_assert_eq!(message(&out), Message::Subscribe(sent));
     }
 
     #[test]

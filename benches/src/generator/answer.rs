@@ -151,6 +151,7 @@ const fn name_of(code: Option<ErrorCode>) -> &'static str {
         Some(ErrorCode::Damaged) => "Damaged",
         Some(ErrorCode::NotLeader) => "NotLeader",
         Some(ErrorCode::Refused) => "Refused",
+        Some(ErrorCode::CutOff) => "CutOff",
     }
 }
 

@@ -10,6 +10,7 @@ mod memory_server;
 pub mod node;
 pub mod read;
 pub mod status;
+pub mod subscribe;
 #[cfg(test)]
 mod tests;
 

@@ -30,6 +30,7 @@ use super::life::{Life, Phase};
 use super::metrics::Sources;
 use super::recover::{self, RecoveredShard};
 use super::repair::Lender;
+use super::stamps::NewestStamp;
 use super::uring::{ControlSetup, Parts, ShardSetup, spawn};
 use super::{http, signals, watchdog};
 use crate::datadir::{self, DataDirError, Identity};
@@ -122,6 +123,9 @@ impl Node {
         let started = index::start(indexed, Arc::clone(&ended));
         let (index_jobs, index_thread) = started.map_err(|error| internal(&error))?;
         let (ready, readiness) = bounded(loops.len());
+        // Before the first shard takes an append: those that are not up yet have events, too.
+        let stamps = Arc::new(NewestStamp::default());
+        loops.iter().for_each(|(machine, ..)| stamps.raise(machine.committed().hlc));
         let mut shards = Vec::new();
         for ((machine, dir, log_map, indexes), bell) in loops.into_iter().zip(bells) {
             let shard = machine.config().shard;
@@ -138,6 +142,8 @@ impl Node {
                 clock: Clock,
                 spin_us: settings.shards.spin_us,
                 pair: pair.as_ref().map(|pair| Arc::clone(&pair.settings)),
+                subscriber_stall_us: settings.limits.subscriber_stall_ms * 1000,
+                stamps: Arc::clone(&stamps),
             };
             let cpus = settings.shards.cpus.as_ref().map(|plan| plan[shard.0 as usize].clone());
             let (listen, ready) = (settings.listen.client, ready.clone());

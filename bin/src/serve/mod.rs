@@ -16,6 +16,7 @@ mod recover;
 mod refusal;
 mod repair;
 mod signals;
+mod stamps;
 mod uring;
 mod vitals;
 mod watchdog;

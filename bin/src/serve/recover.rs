@@ -261,7 +261,7 @@ pub(super) fn log_map(
         if generation <= newest
             && let Some(header) = header(source, generation)?
         {
-            map.segment(generation, header.base.lsn);
+            map.segment(generation, &header.base);
         }
     }
     Ok(map)

@@ -7,6 +7,7 @@ use duolog_engine::limits::{
     SHARD_IN_FLIGHT_MAX,
 };
 use duolog_lease::limits::TIMING_MS_MAX;
+use duolog_net::limits::SUBSCRIBER_STALL_MS_DEFAULT;
 
 /// What a setting's value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,6 +298,13 @@ pub const KEYS: &[Key] = &[
         kind: Kind::Number { min: 1, max: SHARD_IN_FLIGHT_MAX as u64 },
         fallback: Fallback::Number(SHARD_IN_FLIGHT_MAX as u64),
         doc: "Unanswered requests allowed on one shard; more are answered with Busy.",
+    },
+    Key {
+        name: "limits.subscriber_stall_ms",
+        kind: Kind::Number { min: 100, max: 86_400_000 },
+        fallback: Fallback::Number(SUBSCRIBER_STALL_MS_DEFAULT),
+        doc: "A subscriber that takes nothing for so long, while there is more for it than its \
+              window holds, is cut off. It can go on where it was.",
     },
     Key {
         name: "memory.hot_streams",

@@ -90,6 +90,8 @@ pub struct Limits {
     pub connection_in_flight: usize,
     /// `limits.shard_in_flight`, requests.
     pub shard_in_flight: usize,
+    /// `limits.subscriber_stall_ms`
+    pub subscriber_stall_ms: u64,
 }
 
 /// Memory budgets per shard.
@@ -206,6 +208,7 @@ impl Settings {
                 event_max_bytes: values.number("limits.event_max_bytes") as usize,
                 connection_in_flight: values.number("limits.connection_in_flight") as usize,
                 shard_in_flight: values.number("limits.shard_in_flight") as usize,
+                subscriber_stall_ms: values.number("limits.subscriber_stall_ms"),
             },
             memory: Memory {
                 hot_streams: values.number("memory.hot_streams") as usize,

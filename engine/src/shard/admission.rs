@@ -229,6 +229,7 @@ impl Shard {
             let (size, limit) = ((BLOCK_HEADER_BYTES + needed) as u64, block_max as u64);
             return Err(Verdict::Done(Done::RefusedNow(Refusal::TooLarge { size, limit })));
         }
+        self.close_outrun_block(out);
         if self.open_started && self.open.bytes.len() + needed > block_max {
             self.close_block(out);
         }

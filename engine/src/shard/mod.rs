@@ -19,6 +19,7 @@ mod recent;
 mod replay;
 mod role;
 mod segments;
+mod stamps;
 mod start;
 mod view;
 mod waiting;
@@ -85,6 +86,8 @@ pub struct Shard {
     end: LogEnd,
     /// See [`ShardStart`].
     stamp_floor: Hlc,
+    /// As follower: what the leader has promised about later stamps.
+    heard: stamps::Heard,
     /// LSN of the newest admitted event.
     ordered: Lsn,
     /// Everything up to here is on this disk.
@@ -159,6 +162,7 @@ impl Shard {
             epochs: start.epochs,
             end: start.end,
             stamp_floor: start.newest_stamp,
+            heard: stamps::Heard::default(),
             ordered: start.end.lsn,
             durable: start.end,
             committed: start.committed.end,

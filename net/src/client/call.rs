@@ -261,6 +261,7 @@ impl Request {
                 Error::NotLeader { leader, text }
             }
             ErrorCode::Refused => Error::Refused { text },
+            ErrorCode::CutOff => Error::CutOff { text },
         }
     }
 

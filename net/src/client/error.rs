@@ -117,6 +117,12 @@ pub enum Error {
         /// As the server says.
         text: String,
     },
+    /// The server ended a subscription whose reader took nothing for too long.
+    #[error("{text}: go on from the position of the last event that was taken")]
+    CutOff {
+        /// As the server says.
+        text: String,
+    },
     /// The request is wrong: names, counts, types.
     #[error("{text}")]
     BadRequest {
@@ -186,7 +192,8 @@ impl Error {
     pub const fn remedy(&self) -> Remedy {
         match self {
             Self::Busy { retry_after, .. } => Remedy::Retry { after: *retry_after },
-            Self::ShuttingDown { .. }
+            Self::CutOff { .. }
+            | Self::ShuttingDown { .. }
             | Self::NotLeader { .. }
             | Self::Connect { .. }
             | Self::Deadline { .. } => Remedy::Retry { after: Duration::ZERO },

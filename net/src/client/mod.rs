@@ -32,18 +32,21 @@ mod builder;
 mod call;
 mod chance;
 mod connection;
+mod cursor;
 mod dial;
 mod error;
 mod event;
 mod nodes;
 mod read;
 mod search;
+mod subscribe;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use append::{AppendCall, Receipt, StreamReceipt};
 pub use builder::ClientBuilder;
+pub use cursor::Cursor;
 pub use dial::ServerInfo;
 pub use duolog_engine::append::Expect;
 pub use duolog_engine::ids::{
@@ -52,11 +55,15 @@ pub use duolog_engine::ids::{
 pub use error::{Error, Remedy};
 pub use event::{Event, RecordedEvent};
 pub use read::{LogPage, LogRead, StreamPage, StreamRead};
+pub use subscribe::{
+    Bookmark, Delivered, Delivery, NoBookmark, Start, SubscribeCall, Subscription,
+};
 pub use uuid::Uuid;
 
-pub use crate::wire::{Consistency, Copies, LogTail, NodeRole, StreamTail};
+pub use crate::wire::{Consistency, Copies, LogTail, NodeRole, Position, StreamTail};
 
 use call::{Lane, Purpose, Request};
+use subscribe::Topic;
 
 use crate::limits::{ADMIN_ANSWER_MAX_BYTES, CALL_DEADLINE_MS_MAX};
 use crate::wire::FrameKind;
@@ -105,6 +112,32 @@ impl Client {
     #[must_use]
     pub fn read_log(&self, shard: ShardId, from: Lsn) -> LogRead {
         LogRead::new(self.clone(), shard, from)
+    }
+
+    /// Begins a subscription to the events of one stream, those that are there and those to come.
+    #[must_use]
+    pub fn subscribe(&self, stream: impl Into<String>) -> SubscribeCall {
+        SubscribeCall::new(self, Topic::Stream(stream.into()))
+    }
+
+    /// Begins a subscription to the events of all streams, in an order that is the same on both
+    /// nodes and every time, and in which every event lies behind those that anybody could have
+    /// seen before it was appended.
+    #[must_use]
+    pub fn subscribe_all(&self) -> SubscribeCall {
+        SubscribeCall::new(self, Topic::All { prefix: String::new() })
+    }
+
+    /// The same of the streams whose names begin with `prefix`.
+    #[must_use]
+    pub fn subscribe_prefix(&self, prefix: impl Into<String>) -> SubscribeCall {
+        SubscribeCall::new(self, Topic::All { prefix: prefix.into() })
+    }
+
+    /// Begins a subscription to the events of one shard, in the order of its log.
+    #[must_use]
+    pub fn subscribe_shard(&self, shard: ShardId) -> SubscribeCall {
+        SubscribeCall::new(self, Topic::Shard(shard))
     }
 
     /// Asks the server for a sign of life.
@@ -156,6 +189,11 @@ impl Client {
     #[must_use]
     pub fn server(&self) -> ServerInfo {
         self.lane(&[]).status.borrow().info.clone()
+    }
+
+    /// The nodes as far as they are known.
+    fn nodes(&self) -> &nodes::Nodes {
+        &self.lane(&[]).nodes
     }
 
     /// Largest request that the server takes, bytes.

@@ -38,6 +38,11 @@ impl Nodes {
         Self { addresses: addresses.into(), shard, timeout, known }
     }
 
+    /// The same nodes, greeted for this shard's thread.
+    pub(super) fn for_shard(&self, shard: ShardId) -> Self {
+        Self { shard: Some(shard), ..self.clone() }
+    }
+
     pub(super) fn known(&self) -> Known {
         self.known.borrow().clone()
     }

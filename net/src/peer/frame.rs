@@ -36,11 +36,13 @@ pub enum PeerKind {
     Confirmed = 111,
     /// What the leader knows to be stored of its chain.
     Chain = 112,
+    /// Which stamps no later event of the shard has.
+    Settled = 113,
 }
 
 impl PeerKind {
     /// Every kind, in the order of the numbers.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -53,6 +55,7 @@ impl PeerKind {
         Self::Confirm,
         Self::Confirmed,
         Self::Chain,
+        Self::Settled,
     ];
 
     /// The wire's number.

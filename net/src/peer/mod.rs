@@ -34,7 +34,7 @@ pub use frame::{
 pub use fuzz::fuzz_peer;
 pub use heartbeat::{PeerHeartbeat, PeerHeartbeatAcked, PeerResign};
 pub use hello::{PeerHello, PeerWelcome, Purpose};
-pub use progress::{PeerAcked, PeerChain, PeerCommit, PeerConfirm, PeerConfirmed};
+pub use progress::{PeerAcked, PeerChain, PeerCommit, PeerConfirm, PeerConfirmed, PeerSettled};
 pub use reader::{PeerReader, decode_peer};
 pub use refused::{PeerReason, PeerRefused};
 
@@ -71,6 +71,8 @@ pub enum PeerMessage<'a> {
     Confirmed(PeerConfirmed),
     /// What the leader knows to be stored of its chain.
     Chain(PeerChain),
+    /// See [`PeerSettled`].
+    Settled(PeerSettled),
 }
 
 impl PeerMessage<'_> {
@@ -90,6 +92,7 @@ impl PeerMessage<'_> {
             Self::Confirm(_) => PeerKind::Confirm,
             Self::Confirmed(_) => PeerKind::Confirmed,
             Self::Chain(_) => PeerKind::Chain,
+            Self::Settled(_) => PeerKind::Settled,
         }
     }
 
@@ -109,6 +112,7 @@ impl PeerMessage<'_> {
             Self::Confirm(message) => message.epoch,
             Self::Confirmed(message) => message.epoch,
             Self::Chain(message) => message.0.epoch,
+            Self::Settled(message) => message.epoch,
         }
     }
 
@@ -127,6 +131,7 @@ impl PeerMessage<'_> {
             Self::Confirm(message) => message.encode(out),
             Self::Confirmed(message) => message.encode(out),
             Self::Chain(message) => message.encode(out),
+            Self::Settled(message) => message.encode(out),
         }
     }
 }
@@ -148,6 +153,7 @@ fn decode_message<'a>(frame: &PeerFrame<'a>) -> Result<PeerMessage<'a>, PeerErro
         PeerKind::Confirm => PeerConfirm::decode(epoch, body).map(PeerMessage::Confirm),
         PeerKind::Confirmed => PeerConfirmed::decode(epoch, body).map(PeerMessage::Confirmed),
         PeerKind::Chain => PeerChain::decode(epoch, body).map(PeerMessage::Chain),
+        PeerKind::Settled => PeerSettled::decode(epoch, body).map(PeerMessage::Settled),
     };
     message.map_err(|error| PeerError::Body { kind, error })
 }

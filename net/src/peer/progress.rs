@@ -1,7 +1,7 @@
 //! How far a shard's replication has come, in both directions.
 
 use duolog_engine::bytes::{Cursor, TooShort};
-use duolog_engine::ids::{LeaseEpoch, Lsn};
+use duolog_engine::ids::{Hlc, LeaseEpoch, Lsn};
 use duolog_engine::replica::BlockEnd;
 use duolog_engine::replica::chain::Seq;
 use duolog_engine::replica::promotion::StoredChain;
@@ -14,6 +14,7 @@ const COMMIT: &str = "commit mark";
 const ACKED: &str = "ack";
 const CONFIRM: &str = "confirmation";
 const CHAIN: &str = "state of the chain";
+const SETTLED: &str = "settled stamp";
 
 /// Leader to follower: everything up to here is committed. Blocks carry it too; this is for the
 /// moment when no further block is there.
@@ -58,6 +59,38 @@ pub struct PeerConfirmed {
 /// read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerChain(pub StoredChain);
+
+/// Leader to follower: every event of the shard behind `lsn` is stamped above `settled`. For readers
+/// of several shards at the follower, when this shard has nothing new to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerSettled {
+    /// The leader's reign.
+    pub epoch: LeaseEpoch,
+    /// The newest committed event.
+    pub lsn: Lsn,
+    /// Later events have higher stamps.
+    pub settled: Hlc,
+}
+
+impl PeerSettled {
+    /// Appends the frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        encode(out, PeerKind::Settled, self.epoch, |out| {
+            out.extend_from_slice(&self.lsn.0.to_le_bytes());
+            out.extend_from_slice(&self.settled.0.to_le_bytes());
+        });
+    }
+
+    pub(super) fn decode(epoch: LeaseEpoch, body: &[u8]) -> Result<Self, BodyError> {
+        let mut cursor = Cursor::new(body);
+        let mut read = || -> Result<_, TooShort> {
+            Ok(Self { epoch, lsn: Lsn(cursor.u64()?), settled: Hlc(cursor.u64()?) })
+        };
+        let settled = read().map_err(short(SETTLED))?;
+        ends(SETTLED, cursor.rest())?;
+        Ok(settled)
+    }
+}
 
 impl PeerChain {
     /// Appends the frame.

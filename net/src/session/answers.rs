@@ -115,6 +115,13 @@ impl Answers {
         self.errors.look_at(&self.out[before..]);
     }
 
+    /// Queues a frame that answers no request: a piece of a subscription, or its end.
+    pub fn push(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.out.len();
+        encode(&mut self.out);
+        debug_assert!(self.out.len() > before, "what is pushed is a frame");
+    }
+
     /// Queues a receipt; see [`Appended::encode`].
     pub fn appended(
         &mut self,

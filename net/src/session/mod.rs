@@ -31,6 +31,7 @@
 
 mod answers;
 mod errors;
+mod feed;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ mod tests;
 use duolog_engine::ids::{LeaseEpoch, ShardId};
 
 pub use answers::{Answers, Ticket};
+pub use feed::{Feed, Turn};
 pub use settings::Settings;
 
 use crate::limits::{
@@ -46,7 +48,8 @@ use crate::limits::{
 };
 use crate::wire::{
     BodyError, Decoded, ErrorCode, ErrorFrame, Frame, FrameError, FrameKind, Hello, HelloAccepted,
-    Message, NodeRole, ReadLog, ReadStream, Standing, decode_frame, encode_frame,
+    Message, NodeRole, ReadLog, ReadStream, Standing, Subscribe, SubscriptionAsk, decode_frame,
+    encode_frame,
 };
 
 /// A request, borrowed from the received bytes. Hello and ping are answered by the session.
@@ -58,6 +61,9 @@ pub enum Request<'a> {
     ReadStream(ReadStream<'a>),
     /// A page of a shard's log; the shard exists.
     ReadLog(ReadLog),
+    /// A subscription to the shard that serves the connection, and what it may be sent ahead. Its
+    /// first piece answers the ticket; later ones go out by [`Answers::push`].
+    Subscribe(Subscribe<'a>),
     /// A request of an operator, in JSON; answered by
     /// [`encode_admin_answer`](crate::wire::encode_admin_answer).
     Admin(&'a str),
@@ -105,6 +111,8 @@ pub struct Session {
     /// How many bytes the frame at the front of `held` lacks as far as known; 0 = not looked at.
     lacking: usize,
     answers: Answers,
+    /// What the client said about its subscriptions, by their correlation ids.
+    asks: Vec<(u64, SubscriptionAsk)>,
     role: NodeRole,
     epoch: LeaseEpoch,
     leader: Box<str>,
@@ -132,6 +140,7 @@ impl Session {
             phase: Phase::Greeting,
             held: Vec::new(),
             lacking: 0,
+            asks: Vec::new(),
             role: NodeRole::Standalone,
             epoch: LeaseEpoch::NONE,
             leader: Box::default(),
@@ -245,6 +254,12 @@ impl Session {
         matches!(self.phase, Phase::Serving | Phase::Ending)
     }
 
+    /// Takes what the client said about its subscriptions since the last call, in order. To be
+    /// called after each [`Session::receive`], which adds no more than its bytes hold.
+    pub fn take_asks(&mut self) -> std::vec::Drain<'_, (u64, SubscriptionAsk)> {
+        self.asks.drain(..)
+    }
+
     /// Where answers go, and what is unsent.
     pub const fn answers(&mut self) -> &mut Answers {
         &mut self.answers
@@ -322,7 +337,11 @@ impl Session {
             | FrameKind::ReadStream
             | FrameKind::ReadLog
             | FrameKind::Ping
-            | FrameKind::Admin => self.phase == Phase::Serving,
+            | FrameKind::Admin
+            | FrameKind::Subscribe
+            | FrameKind::Taken
+            | FrameKind::Settle
+            | FrameKind::Unsubscribe => self.phase == Phase::Serving,
             _ => false,
         };
         if !expected {
@@ -344,6 +363,11 @@ impl Session {
                 return self.refuse_shard(frame.correlation, read.shard);
             }
             Ok(Message::ReadLog(read)) => (Request::ReadLog(read), read.page_bytes()),
+            Ok(Message::Subscribe(subscribe)) if subscribe.shard != self.settings.shard => {
+                return self.refuse_foreign(frame.correlation, subscribe.shard);
+            }
+            Ok(Message::Subscribe(subscribe)) => (Request::Subscribe(subscribe), 0),
+            Ok(Message::Subscription(ask)) => return self.asks.push((frame.correlation, ask)),
             Ok(Message::Admin(json)) => (Request::Admin(json), ADMIN_ANSWER_MAX_BYTES as u32),
             Ok(_) => unreachable!("the kinds that only a server sends were refused above"),
         };
@@ -430,6 +454,21 @@ impl Session {
             &ErrorFrame::new(ErrorCode::BadRequest),
             correlation,
             format_args!("there is no shard {shard}: the cluster has {count}, counted from 0"),
+        );
+    }
+
+    fn refuse_foreign(&mut self, correlation: u64, shard: ShardId) {
+        if shard.0 >= self.settings.shard_count {
+            return self.refuse_shard(correlation, shard);
+        }
+        let own = self.settings.shard;
+        ErrorFrame::new(ErrorCode::BadRequest).encode(
+            self.answers.out(),
+            correlation,
+            format_args!(
+                "shard {own} serves this connection: name shard {shard} in the hello of a \
+                 connection that subscribes to its events"
+            ),
         );
     }
 

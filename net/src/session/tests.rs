@@ -13,6 +13,7 @@ enum Seen {
     Append(Vec<u8>),
     ReadStream(String),
     ReadLog(ShardId),
+    Subscribe(ShardId),
     Admin(String),
 }
 
@@ -44,6 +45,7 @@ impl Driven {
                 Request::Append(body) => Seen::Append(body.to_vec()),
                 Request::ReadStream(read) => Seen::ReadStream(read.stream.to_owned()),
                 Request::ReadLog(read) => Seen::ReadLog(read.shard),
+                Request::Subscribe(subscribe) => Seen::Subscribe(subscribe.shard),
                 Request::Admin(json) => Seen::Admin(json.to_owned()),
             });
             if *answer_at_once {

@@ -48,11 +48,13 @@ pub enum ErrorCode {
     NotLeader = 14,
     /// An operator's request cannot be carried out as things are; nothing was done.
     Refused = 15,
+    /// The subscriber took nothing for too long; its subscription is over.
+    CutOff = 16,
 }
 
 impl ErrorCode {
     /// Every code, in the order of the numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::BadFrame,
         Self::UnsupportedVersion,
         Self::BadRequest,
@@ -68,6 +70,7 @@ impl ErrorCode {
         Self::Damaged,
         Self::NotLeader,
         Self::Refused,
+        Self::CutOff,
     ];
 
     /// The wire's number.

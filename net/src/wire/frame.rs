@@ -38,11 +38,21 @@ pub enum FrameKind {
     AdminAnswer = 13,
     /// What the node is now; the server sends it unasked.
     Standing = 14,
+    /// A request to be sent a stream's or a log's events, those that are there and those to come.
+    Subscribe = 15,
+    /// Some of them.
+    Events = 16,
+    /// The subscriber has taken bytes of events.
+    Taken = 17,
+    /// The subscriber asks to hear when nothing up to a stamp can come any more.
+    Settle = 18,
+    /// A subscription is to end, or has ended.
+    Unsubscribe = 19,
 }
 
 impl FrameKind {
     /// Every kind, in the order of the numbers.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 19] = [
         Self::Hello,
         Self::HelloAccepted,
         Self::Append,
@@ -57,6 +67,11 @@ impl FrameKind {
         Self::Admin,
         Self::AdminAnswer,
         Self::Standing,
+        Self::Subscribe,
+        Self::Events,
+        Self::Taken,
+        Self::Settle,
+        Self::Unsubscribe,
     ];
 
     /// The wire's number.
@@ -84,7 +99,7 @@ pub enum FrameError {
         correlation: u64,
     },
     /// No such kind.
-    #[error("unknown frame kind {kind}: this version knows 1 to 14")]
+    #[error("unknown frame kind {kind}: this version knows 1 to 19")]
     UnknownKind {
         /// The number.
         kind: u16,
@@ -302,7 +317,7 @@ mod tests {
             assert_eq!(FrameKind::from_code(kind.code()), Some(*kind));
         }
         assert_eq!(FrameKind::from_code(0), None);
-        assert_eq!(FrameKind::from_code(15), None);
+        assert_eq!(FrameKind::from_code(20), None);
     }
 
     #[test]

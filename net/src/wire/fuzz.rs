@@ -37,6 +37,15 @@ fn fuzz_body(frame: &super::Frame<'_>) {
         }
         Message::StreamPage(page) => drop(page.records.last()),
         Message::LogPage(page) => drop(page.records.last()),
+        Message::Events(events) => drop(events.records.last()),
+        Message::Subscribe(subscribe) => {
+            subscribe.encode(&mut out, frame.correlation).expect("what was decoded can be encoded");
+            assert_eq!(&out[FRAME_HEADER_BYTES..], frame.body);
+        }
+        Message::Subscription(ask) => {
+            ask.encode(&mut out, frame.correlation);
+            assert_eq!(&out[FRAME_HEADER_BYTES..], frame.body);
+        }
         Message::ReadStream(read) => {
             read.encode(&mut out, frame.correlation).expect("what was decoded can be encoded");
             assert_eq!(&out[FRAME_HEADER_BYTES..], frame.body);

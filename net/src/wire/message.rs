@@ -4,11 +4,13 @@ use super::admin::{decode_admin, decode_admin_answer};
 use super::appended::AppendedView;
 use super::body::BodyError;
 use super::error::ErrorView;
+use super::events::Events;
 use super::frame::{Frame, FrameKind};
 use super::hello::{Hello, HelloAccepted};
 use super::page::{LogPage, StreamPage};
 use super::read::{ReadLog, ReadStream};
 use super::standing::Standing;
+use super::subscribe::{Subscribe, SubscriptionAsk};
 use crate::limits::PING_MAX_BYTES;
 
 /// A frame's body, decoded as its kind says.
@@ -42,6 +44,12 @@ pub enum Message<'a> {
     AdminAnswer(&'a str),
     /// What the node is now.
     Standing(Standing<'a>),
+    /// A request for a subscription.
+    Subscribe(Subscribe<'a>),
+    /// A piece of one; its records are not checked yet.
+    Events(Events<'a>),
+    /// What a subscriber says about one; sent back, the end of one.
+    Subscription(SubscriptionAsk),
 }
 
 impl<'a> Message<'a> {
@@ -66,6 +74,11 @@ impl<'a> Message<'a> {
             FrameKind::Admin => Self::Admin(decode_admin(body)?),
             FrameKind::AdminAnswer => Self::AdminAnswer(decode_admin_answer(body)?),
             FrameKind::Standing => Self::Standing(Standing::decode(body)?),
+            FrameKind::Subscribe => Self::Subscribe(Subscribe::decode(body)?),
+            FrameKind::Events => Self::Events(Events::decode(body)?),
+            FrameKind::Taken | FrameKind::Settle | FrameKind::Unsubscribe => {
+                Self::Subscription(SubscriptionAsk::decode(frame)?)
+            }
         })
     }
 }

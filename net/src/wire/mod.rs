@@ -28,6 +28,7 @@ mod appended;
 pub(crate) mod body;
 mod buffer;
 mod error;
+mod events;
 mod frame;
 mod fuzz;
 mod hello;
@@ -36,12 +37,14 @@ mod page;
 mod read;
 mod refused;
 mod standing;
+mod subscribe;
 
 pub use admin::{encode_admin, encode_admin_answer};
 pub use appended::{Appended, AppendedView, Copies, StreamSpan};
 pub use body::BodyError;
 pub use buffer::FrameBuffer;
 pub use error::{ErrorCode, ErrorFrame, ErrorView};
+pub use events::{Events, EventsTail};
 pub use frame::{
     Decoded, Frame, FrameError, FrameHeader, FrameKind, OpenFrame, decode_frame, decode_header,
     encode_append, encode_frame,
@@ -52,3 +55,4 @@ pub use message::Message;
 pub use page::{LogPage, LogTail, OpenPage, RecordsView, StreamPage, StreamTail};
 pub use read::{Consistency, Direction, ReadLog, ReadStream};
 pub use standing::{NodeRole, Standing};
+pub use subscribe::{Origin, Position, SYSTEM_PREFIX, Scope, Subscribe, SubscriptionAsk};

@@ -50,7 +50,12 @@ pub struct OpenPage {
 }
 
 impl OpenPage {
-    fn begin(out: &mut Vec<u8>, kind: FrameKind, correlation: u64, fixed_bytes: usize) -> Self {
+    pub(super) fn begin(
+        out: &mut Vec<u8>,
+        kind: FrameKind,
+        correlation: u64,
+        fixed_bytes: usize,
+    ) -> Self {
         let frame = OpenFrame::begin(out, kind, correlation);
         out.resize(out.len() + fixed_bytes, 0);
         Self { frame, fixed_bytes, record_count: 0 }
@@ -93,15 +98,20 @@ impl OpenPage {
         self.frame.abandon(out);
     }
 
-    fn fixed<'a>(&self, out: &'a mut [u8]) -> &'a mut [u8] {
+    /// The fixed part; `fixed_bytes` tells which kind of page the caller takes it for.
+    pub(super) fn fixed<'a>(&self, out: &'a mut [u8], fixed_bytes: usize) -> &'a mut [u8] {
+        assert_eq!(self.fixed_bytes, fixed_bytes, "a page is closed as what it was begun");
         let start = self.frame.body_start();
         &mut out[start..start + self.fixed_bytes]
     }
 
+    pub(super) fn close(self, out: &mut [u8]) {
+        self.frame.finish(out);
+    }
+
     /// Closes a page begun by [`StreamPage::begin`].
     pub fn finish_stream(self, out: &mut [u8], tail: &StreamTail) {
-        assert_eq!(self.fixed_bytes, STREAM_FIXED_BYTES, "the page is one of a stream");
-        let fixed = self.fixed(out);
+        let fixed = self.fixed(out, STREAM_FIXED_BYTES);
         fixed[..8].copy_from_slice(&tail.next.0.to_le_bytes());
         fixed[8..16].copy_from_slice(&tail.stream_next.0.to_le_bytes());
         fixed[16..24].copy_from_slice(&tail.committed.0.to_le_bytes());
@@ -112,8 +122,7 @@ impl OpenPage {
 
     /// Closes a page begun by [`LogPage::begin`].
     pub fn finish_log(self, out: &mut [u8], tail: &LogTail) {
-        assert_eq!(self.fixed_bytes, LOG_FIXED_BYTES, "the page is one of a log");
-        let fixed = self.fixed(out);
+        let fixed = self.fixed(out, LOG_FIXED_BYTES);
         fixed[..8].copy_from_slice(&tail.next.0.to_le_bytes());
         fixed[8..16].copy_from_slice(&tail.committed.0.to_le_bytes());
         fixed[16] = u8::from(tail.end);
@@ -131,7 +140,7 @@ pub struct RecordsView<'a> {
 }
 
 impl<'a> RecordsView<'a> {
-    const fn new(announced: u32, bytes: &'a [u8]) -> Self {
+    pub(super) const fn new(announced: u32, bytes: &'a [u8]) -> Self {
         Self { rest: bytes, announced, found: 0 }
     }
 
@@ -178,7 +187,7 @@ impl<'a> Iterator for RecordsView<'a> {
     }
 }
 
-fn end_flag(value: u8) -> Result<bool, BodyError> {
+pub(super) fn end_flag(value: u8) -> Result<bool, BodyError> {
     match value {
         0 => Ok(false),
         1 => Ok(true),

@@ -9,8 +9,8 @@ use duolog_engine::record::{EventParts, encode_event};
 use duolog_net::client::{Client, Copies, Event, Expect, Hlc, LeaseEpoch, Lsn, Revision, ShardId};
 use duolog_net::session::{Answers, Flow, Request, Session, Settings, Ticket};
 use duolog_net::wire::{
-    Appended, Direction, ErrorFrame, LogPage, LogTail, ReadLog, ReadStream, StreamPage, StreamSpan,
-    StreamTail, encode_admin_answer,
+    Appended, Direction, ErrorCode, ErrorFrame, LogPage, LogTail, ReadLog, ReadStream, StreamPage,
+    StreamSpan, StreamTail, encode_admin_answer,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -33,6 +33,10 @@ impl Store {
             Request::ReadStream(read) => answers.answer(ticket, |out, correlation| {
                 self.read_stream(&read, out, correlation);
             }),
+            Request::Subscribe(_) => {
+                let error = ErrorFrame::new(ErrorCode::BadRequest);
+                answers.refuse(ticket, &error, "no subscriptions here");
+            }
             Request::Admin(json) => {
                 answers.answer(ticket, |out, number| encode_admin_answer(out, number, json));
             }

@@ -69,7 +69,8 @@ pub(super) fn take(shard: &Rc<ShardLoop>, stream: TcpStream, session: Session) {
     shard.count_connections();
     let shard = Rc::clone(shard);
     glommio::spawn_local(async move {
-        connection::serve(connection, Rc::clone(&shard)).await;
+        connection::serve(Rc::clone(&connection), Rc::clone(&shard)).await;
+        connection.end_feeds();
         shard.connections.borrow_mut().remove(slot);
         shard.count_connections();
     })

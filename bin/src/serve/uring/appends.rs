@@ -13,7 +13,7 @@ use duolog_net::wire::{
 
 use super::connection::Connection;
 use super::shard_loop::{Asked, Origin, ShardLoop};
-use super::{log_read, stream_read};
+use super::{log_read, stream_read, subscribe};
 use crate::serve::admin;
 use crate::serve::cluster::message::ToControl;
 use crate::serve::inbox::{ForeignRequest, Message};
@@ -70,6 +70,9 @@ impl ShardLoop {
                 let correlation = ticket.correlation();
                 let id = self.insert(Origin::Local(Rc::clone(connection), ticket));
                 log_read::spawn(self, id, correlation, read);
+            }
+            Request::Subscribe(subscribe) => {
+                subscribe::begin(self, connection, ticket, &subscribe, answers);
             }
             Request::Admin(json) if self.pair.is_some() => {
                 let (correlation, body) = (ticket.correlation(), json.as_bytes().to_vec());
@@ -134,6 +137,7 @@ impl ShardLoop {
         request: ForeignRequest,
     ) {
         let own = self.insert_of(Origin::Foreign { from, id, correlation }, arrived);
+        self.hear_stamps();
         match request {
             ForeignRequest::Append(body) => {
                 let view = AppendView::parse(&body, self.event_max_bytes);

@@ -1,6 +1,7 @@
 //! One client connection: a reader task, a session, and sends straight from whoever has answers.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -15,6 +16,7 @@ use glommio::net::TcpStream;
 
 use super::notify::Notify;
 use super::shard_loop::ShardLoop;
+use super::subscribe::Subscriber;
 
 /// A client that says nothing for this long after connecting is dropped.
 const HELLO_MAX_US: u64 = 10_000_000;
@@ -50,6 +52,10 @@ pub(super) struct Connection {
     /// It was hot at the last tick, and no sweep has looked at it since.
     waited: Cell<bool>,
     reader: RefCell<Option<Waker>>,
+    /// Its subscriptions by their correlation ids.
+    pub feeds: RefCell<HashMap<u64, Rc<Subscriber>>>,
+    /// Nobody serves it any more.
+    over: Cell<bool>,
 }
 
 impl Connection {
@@ -72,6 +78,8 @@ impl Connection {
             warm: Cell::new(false),
             waited: Cell::new(false),
             reader: RefCell::default(),
+            feeds: RefCell::default(),
+            over: Cell::new(false),
         })
     }
 
@@ -128,6 +136,27 @@ impl Connection {
         let _ = rustix::net::shutdown(self.descriptor(), rustix::net::Shutdown::Both);
         self.cool();
         self.changed.ring();
+    }
+
+    /// What the client said about its subscriptions. One that has ended hears nothing more.
+    pub(super) fn tell_feeds(&self) {
+        let mut session = self.session.borrow_mut();
+        for (correlation, ask) in session.take_asks() {
+            if let Some(subscriber) = self.feeds.borrow().get(&correlation) {
+                subscriber.hear(ask);
+            }
+        }
+    }
+
+    /// Whether nobody serves the connection any more.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    /// The connection is over: so are its subscriptions.
+    pub(super) fn end_feeds(&self) {
+        self.over.set(true);
+        self.feeds.take().values().for_each(|subscriber| subscriber.end());
     }
 
     /// Ends a connection whose client keeps it without using it.

@@ -163,6 +163,7 @@ async fn housekeep(shard: Rc<ShardLoop>) {
         for (_, connection) in shard.connections.borrow().iter() {
             connection.housekeep(now);
         }
+        shard.hub.borrow().housekeep();
     }
 }
 

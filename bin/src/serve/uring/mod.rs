@@ -10,12 +10,14 @@ mod fetch;
 mod freshness;
 mod inbox_loop;
 mod log_read;
+mod log_walk;
 mod notify;
 mod pair;
 mod shard_loop;
 mod stream_read;
+mod subscribe;
 mod sweep;
 
 pub use executor::{ControlSetup, ShardSetup, spawn};
-pub use log_read::LogMap;
+pub use log_walk::LogMap;
 pub use shard_loop::Parts;

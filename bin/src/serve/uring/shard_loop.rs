@@ -11,16 +11,18 @@ use std::sync::atomic::Ordering;
 use crossbeam::channel::Sender;
 use duolog_engine::disk::shard_dir::ShardDir;
 use duolog_engine::disk::uring::{LogFile, LogFiles};
-use duolog_engine::ids::{Generation, MonoUs, Now, ShardId};
+use duolog_engine::ids::{Generation, Hlc, MonoUs, Now, ShardId};
 use duolog_engine::shard::{Action, Actions, Event, RequestId, Shard};
+use duolog_net::peer::PeerSettled;
 use duolog_net::session::{Flow, Session, Settings, Ticket};
 use slab::Slab;
 
 use super::connection::Connection;
 use super::fetch::IndexFiles;
-use super::log_read::LogMap;
+use super::log_walk::LogMap;
 use super::notify::Notify;
 use super::pair::{Calls, Control, Member};
+use super::subscribe::Hub;
 use crate::serve::background::FileJob;
 use crate::serve::clock::Clock;
 use crate::serve::cluster::PairSettings;
@@ -28,6 +30,7 @@ use crate::serve::cluster::gauges::ShardGauge;
 use crate::serve::inbox::{Inbox, Message};
 use crate::serve::index::{IndexJob, SavedIndexes};
 use crate::serve::metrics::{Blocks, ShardMetrics};
+use crate::serve::stamps::NewestStamp;
 
 /// A request without an answer.
 #[derive(Debug)]
@@ -90,6 +93,10 @@ pub(super) struct ShardLoop {
     pub stopping: Cell<bool>,
     pub stopped: Notify,
     pub reads: super::fetch::ReadPermits,
+    pub(super) hub: RefCell<Hub>,
+    /// `limits.subscriber_stall_ms`, microseconds.
+    pub(super) subscriber_stall_us: u64,
+    stamps: Arc<NewestStamp>,
     /// Answers that found another shard's inbox full.
     pub(super) undelivered: RefCell<VecDeque<(ShardId, Message)>>,
 }
@@ -110,6 +117,9 @@ pub struct Parts {
     /// `shards.spin_us`.
     pub spin_us: u64,
     pub pair: Option<Arc<PairSettings>>,
+    /// `limits.subscriber_stall_ms`, microseconds.
+    pub subscriber_stall_us: u64,
+    pub stamps: Arc<NewestStamp>,
 }
 
 /// Bytes read from a socket in one go, for all connections of the shard in turn.
@@ -162,6 +172,9 @@ impl ShardLoop {
             stopping: Cell::new(false),
             stopped: Notify::default(),
             reads: super::fetch::ReadPermits::default(),
+            hub: RefCell::default(),
+            subscriber_stall_us: parts.subscriber_stall_us,
+            stamps: parts.stamps,
             undelivered: RefCell::default(),
             shard: RefCell::new(parts.shard),
         })
@@ -218,6 +231,7 @@ impl ShardLoop {
 
     /// Does what the machine asked for, and keeps the buffer for the next step.
     pub(super) fn perform(self: &Rc<Self>, mut actions: Actions) {
+        self.tell_commit();
         let mut list = std::mem::take(&mut actions.list);
         for action in list.drain(..) {
             match action {
@@ -260,6 +274,33 @@ impl ShardLoop {
         self.flush_soon();
     }
 
+    /// Makes known what is committed, before anybody can hear of it by an answer.
+    fn tell_commit(&self) {
+        let shard = self.shard.borrow();
+        let committed = shard.committed();
+        self.stamps.raise(committed.hlc);
+        if self.hub.borrow().is_behind(committed.lsn) {
+            self.hub.borrow_mut().committed(&shard);
+        }
+    }
+
+    /// Lets the machine know what was committed in any shard before the request at hand came.
+    // O1: after the request's bytes were received, before its append is admitted.
+    pub(super) fn hear_stamps(&self) {
+        self.shard.borrow_mut().note_newest(self.stamps.read());
+    }
+
+    /// No event of this shard that comes later has this stamp or a lower one.
+    pub(super) fn settled(&self) -> Hlc {
+        self.shard.borrow_mut().settle_stamps(self.stamps.read())
+    }
+
+    /// As follower: the leader promises that about later stamps.
+    pub(super) fn hear_settled(&self, told: &PeerSettled) {
+        self.shard.borrow_mut().hear_settled(told.epoch, told.lsn, told.settled);
+        self.hub.borrow_mut().look_again();
+    }
+
     /// Tells the watchdog that this thread runs.
     pub(super) fn tick(&self) {
         self.inbox().ticks.fetch_add(1, Ordering::Relaxed);
@@ -273,7 +314,7 @@ impl ShardLoop {
         header: Option<duolog_engine::segment::SegmentHeader>,
     ) {
         if let Some(header) = &header {
-            self.log_map.borrow_mut().segment(header.generation, header.base.lsn);
+            self.log_map.borrow_mut().segment(header.generation, &header.base);
         }
         self.log_map.borrow_mut().block(first_lsn, place);
         let file = self.writer(place.generation);
@@ -445,6 +486,7 @@ impl ShardLoop {
 
     /// Hands received bytes to the session, and its requests on.
     pub(super) fn receive(self: &Rc<Self>, connection: &Rc<Connection>, bytes: &[u8]) -> Flow {
+        self.hear_stamps();
         let mut actions = self.actions.take();
         let mut session = connection.session.borrow_mut();
         let flow = session.receive(bytes, &mut |ticket, request, answers| {
@@ -452,6 +494,7 @@ impl ShardLoop {
         });
         let unsent = !session.answers().unsent().is_empty();
         drop(session);
+        connection.tell_feeds();
         if unsent {
             self.touch(connection);
         }

@@ -36,13 +36,12 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
         let freshness = Freshness::of(&shard, read.consistency).await;
         shard.reads.take().await;
         let mut frame = Vec::new();
-        let open = StreamPage::begin(&mut frame, correlation);
-        let mut page = Page::new(&shard, &read, open);
-        match page.fill(&mut frame).await {
+        let mut open = StreamPage::begin(&mut frame, correlation);
+        match fill(&shard, &read, &mut open, &mut frame).await {
             _ if freshness.refuse(&shard, &mut frame, correlation) => {}
-            Ok(tail) => page.open.finish_stream(&mut frame, &tail),
+            Ok(tail) => open.finish_stream(&mut frame, &tail),
             Err(error) => {
-                page.open.abandon(&mut frame);
+                open.abandon(&mut frame);
                 let (stream, from) = (read.stream, read.from);
                 tracing::error!(shard = shard.id().0, stream, %error, event = "read_failed");
                 let text = format_args!(
@@ -58,17 +57,39 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
     .detach();
 }
 
+/// Writes the stream's events into the page until it is full or the stream ends.
+pub(super) async fn fill(
+    shard: &ShardLoop,
+    read: &ReadStream<'_>,
+    open: &mut OpenPage,
+    out: &mut Vec<u8>,
+) -> Result<StreamTail, FetchError> {
+    Page::new(shard, read, open).fill(out).await
+}
+
+/// The stream's committed end.
+pub(super) async fn end(shard: &ShardLoop, stream: StreamId) -> Result<Revision, FetchError> {
+    let known = shard.shard.borrow_mut().stream_end(stream);
+    match known {
+        StreamEnd::Known(end) => Ok(end),
+        StreamEnd::Sealed => {
+            let head = stored_head(shard, stream).await?;
+            Ok(head.map_or(Revision(0), |head| head.next))
+        }
+    }
+}
+
 struct Page<'a> {
     shard: &'a ShardLoop,
     read: &'a ReadStream<'a>,
     stream: StreamId,
     direction: Direction,
-    open: OpenPage,
+    open: &'a mut OpenPage,
     scanned: usize,
 }
 
 impl<'a> Page<'a> {
-    fn new(shard: &'a ShardLoop, read: &'a ReadStream<'a>, open: OpenPage) -> Self {
+    fn new(shard: &'a ShardLoop, read: &'a ReadStream<'a>, open: &'a mut OpenPage) -> Self {
         let stream = StreamId::of(read.stream.as_bytes());
         let direction = match read.direction {
             wire::Direction::Forwards => Direction::Forwards,
@@ -79,7 +100,7 @@ impl<'a> Page<'a> {
 
     /// Writes records until the page is full or the stream ends.
     async fn fill(&mut self, out: &mut Vec<u8>) -> Result<StreamTail, FetchError> {
-        let end = self.end().await?;
+        let end = end(self.shard, self.stream).await?;
         let committed = self.shard.shard.borrow().committed().lsn;
         let tail =
             |next, end_reached| StreamTail { next, stream_next: end, committed, end: end_reached };
@@ -132,18 +153,6 @@ impl<'a> Page<'a> {
         let enough = self.read.events_max != 0 && count >= self.read.events_max;
         let full = self.open.record_bytes(out) + length > self.read.page_bytes() as usize;
         !enough && (count == 0 || !full)
-    }
-
-    /// The stream's committed end.
-    async fn end(&self) -> Result<Revision, FetchError> {
-        let known = self.shard.shard.borrow_mut().stream_end(self.stream);
-        match known {
-            StreamEnd::Known(end) => Ok(end),
-            StreamEnd::Sealed => {
-                let head = stored_head(self.shard, self.stream).await?;
-                Ok(head.map_or(Revision(0), |head| head.next))
-            }
-        }
     }
 
     async fn places(

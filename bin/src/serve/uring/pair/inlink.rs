@@ -184,6 +184,9 @@ async fn take_blocks(shard: &Rc<ShardLoop>, link: &Rc<InLink>) {
                         link.told_committed.set(Some(lsn));
                         shard.step_into(Event::CommitMark { epoch, lsn }, actions);
                     }
+                    Ok(Some(PeerMessage::Settled(told))) if told.epoch == epoch => {
+                        shard.hear_settled(&told);
+                    }
                     Ok(Some(PeerMessage::Chain(PeerChain(stored)))) if stored.epoch == epoch => {
                         stored_chain.set(Some(stored));
                     }

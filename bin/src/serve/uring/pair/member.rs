@@ -442,6 +442,9 @@ impl ShardLoop {
         };
         if let Some(outbound) = &*member.outbound.borrow() {
             outbound.tell_committed(committed, end);
+            if self.leading() == Some(outbound.epoch()) {
+                outbound.tell_settled(committed, end, self.settled());
+            }
             outbound.report_progress(self, end);
             outbound.look(self.now().mono.ms());
         }

@@ -6,14 +6,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use duolog_engine::block::BlockHeader;
-use duolog_engine::ids::{LeaseEpoch, Lsn, MonoMs, NodeId};
+use duolog_engine::ids::{Hlc, LeaseEpoch, Lsn, MonoMs, NodeId};
 use duolog_engine::replica::EpochEnd;
 use duolog_engine::replica::chain::Seq;
 use duolog_engine::replica::link::Link;
 use duolog_engine::replica::promotion::StoredChain;
 use duolog_engine::segment::LogEnd;
 use duolog_net::peer::{
-    PeerChain, PeerCommit, PeerConfirm, PeerMessage, PeerReader, PeerWelcome, Purpose,
+    PeerChain, PeerCommit, PeerConfirm, PeerMessage, PeerReader, PeerSettled, PeerWelcome, Purpose,
     block_frame_header,
 };
 
@@ -57,6 +57,8 @@ pub(in crate::serve) struct OutLink {
     told_caught_up: Cell<bool>,
     /// Behind the objects of the chain that it was told of; at first of none.
     told_chain: Cell<Seq>,
+    /// The last promise about later stamps.
+    told_settled: Cell<Hlc>,
     /// Questions whether the follower still follows: asked, and answered.
     questions: Cell<u64>,
     answers: Cell<u64>,
@@ -121,6 +123,7 @@ async fn connect(
         live: Cell::new(false),
         told_caught_up: Cell::new(false),
         told_chain: Cell::new(Seq::OPEN),
+        told_settled: Cell::new(Hlc(0)),
         questions: Cell::new(0),
         answers: Cell::new(0),
         answered: Bell::default(),
@@ -358,6 +361,17 @@ impl OutLink {
     pub fn tell_committed(&self, committed: Lsn, end: Lsn) {
         if let Some(lsn) = self.link.borrow_mut().mark_to_tell(committed, end) {
             self.wire.say(|frame| PeerCommit { epoch: self.epoch, lsn }.encode(frame));
+        }
+    }
+
+    /// Tells the follower which stamps no later event has, when that is news and it has been sent
+    /// everything.
+    pub fn tell_settled(&self, lsn: Lsn, end: Lsn, settled: Hlc) {
+        let sent = self.link.borrow().next() > end && lsn == end;
+        if sent && settled > self.told_settled.get() {
+            self.told_settled.set(settled);
+            let epoch = self.epoch;
+            self.wire.say(|frame| PeerSettled { epoch, lsn, settled }.encode(frame));
         }
     }
 
