@@ -115,7 +115,6 @@ impl Client {
     }
 
     /// Begins a subscription to the events of one stream, those that are there and those to come.
-    #[must_use]
     pub fn subscribe(&self, stream: impl Into<String>) -> SubscribeCall {
         SubscribeCall::new(self, Topic::Stream(stream.into()))
     }
@@ -123,19 +122,16 @@ impl Client {
     /// Begins a subscription to the events of all streams, in an order that is the same on both
     /// nodes and every time, and in which every event lies behind those that anybody could have
     /// seen before it was appended.
-    #[must_use]
     pub fn subscribe_all(&self) -> SubscribeCall {
         SubscribeCall::new(self, Topic::All { prefix: String::new() })
     }
 
     /// The same of the streams whose names begin with `prefix`.
-    #[must_use]
     pub fn subscribe_prefix(&self, prefix: impl Into<String>) -> SubscribeCall {
         SubscribeCall::new(self, Topic::All { prefix: prefix.into() })
     }
 
     /// Begins a subscription to the events of one shard, in the order of its log.
-    #[must_use]
     pub fn subscribe_shard(&self, shard: ShardId) -> SubscribeCall {
         SubscribeCall::new(self, Topic::Shard(shard))
     }

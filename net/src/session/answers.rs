@@ -120,6 +120,7 @@ impl Answers {
         let before = self.out.len();
         encode(&mut self.out);
         debug_assert!(self.out.len() > before, "what is pushed is a frame");
+        self.errors.look_at(&self.out[before..]);
     }
 
     /// Queues a receipt; see [`Appended::encode`].

@@ -103,7 +103,7 @@ impl<'a> Subscribe<'a> {
     /// Appends the frame. Names and types over 255 bytes are refused; nothing is written then.
     pub fn encode(&self, out: &mut Vec<u8>, correlation: u64) -> Result<(), BodyError> {
         let (scope, name, system) = match self.scope {
-            Scope::Stream(name) if name.is_empty() => return Err(BodyError::NameLength(0)),
+            Scope::Stream("") => return Err(BodyError::NameLength(0)),
             Scope::Stream(name) => (0, name, false),
             Scope::Log { prefix, system } => (1, prefix, system),
         };

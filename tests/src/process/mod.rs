@@ -34,4 +34,4 @@ pub use program::{Ran, duolog, run, scratch};
 pub use request::{block_on, end_of, one_event, raw_append};
 pub use server::{Ended, Server, ServerOptions, free_port};
 pub use vitals::Vitals;
-pub use wire::{Answer, Page, Receipt, Refused, Wire};
+pub use wire::{Answer, OwnedFrame, Page, Receipt, Refused, Wire};

@@ -124,6 +124,30 @@ pub struct Wire {
     roles: Vec<NodeRole>,
 }
 
+/// A frame as it came.
+#[derive(Clone, Debug)]
+pub struct OwnedFrame {
+    /// What it carries.
+    pub kind: FrameKind,
+    /// Its correlation.
+    pub correlation: u64,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl OwnedFrame {
+    /// Its body, decoded.
+    ///
+    /// # Panics
+    /// When it is none of its kind.
+    #[must_use]
+    pub fn message(&self) -> Message<'_> {
+        let Self { kind, correlation, body } = self;
+        let frame = duolog_net::wire::Frame { kind: *kind, correlation: *correlation, body };
+        Message::decode(&frame).expect("the server's frames are what their kind says")
+    }
+}
+
 impl Wire {
     /// Connects without saying hello.
     pub fn dial(address: SocketAddr) -> io::Result<Self> {
@@ -229,6 +253,24 @@ impl Wire {
         read.encode(&mut frame, correlation);
         self.write(&frame)?;
         Ok(correlation)
+    }
+
+    /// The next frame as it is, whatever it is.
+    ///
+    /// # Errors
+    /// As [`Wire::receive`].
+    pub fn receive_frame(&mut self) -> io::Result<OwnedFrame> {
+        loop {
+            if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
+                let (kind, correlation) = (frame.kind, frame.correlation);
+                return Ok(OwnedFrame { kind, correlation, body: frame.body.to_vec() });
+            }
+            let count = self.stream.read(self.frames.space())?;
+            if count == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            self.frames.filled(count);
+        }
     }
 
     /// The next answer with its correlation. [`ErrorKind::UnexpectedEof`] when the server has

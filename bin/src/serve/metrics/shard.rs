@@ -8,7 +8,7 @@ use super::histogram::{Histogram, HistogramReading};
 use super::number::Number;
 
 /// Kinds of requests, in the order of [`ShardMetrics::requested`].
-pub const REQUEST_KINDS: [&str; 4] = ["append", "read_stream", "read_log", "admin"];
+pub const REQUEST_KINDS: [&str; 5] = ["append", "read_stream", "read_log", "admin", "subscribe"];
 /// Where the second copy of an acknowledged append was, in the order of [`ShardMetrics::acked`].
 pub const COPIES: [&str; 3] = ["disk", "peer", "s3"];
 /// Names of the stages, in the order of [`Stages`].
@@ -33,6 +33,7 @@ pub const fn error_name(code: ErrorCode) -> &'static str {
         ErrorCode::Damaged => "damaged",
         ErrorCode::NotLeader => "not_leader",
         ErrorCode::Refused => "refused",
+        ErrorCode::CutOff => "cut_off",
     }
 }
 
@@ -66,6 +67,8 @@ pub struct ShardMetrics {
     pub in_flight: Number,
     /// Clients' connections that this shard serves.
     pub connections: Number,
+    /// Subscriptions.
+    pub subscribers: Number,
     /// Connections accepted.
     pub accepted: Number,
     /// Segments that were made ready for writing.
@@ -91,6 +94,7 @@ impl ShardMetrics {
             Request::ReadStream(_) => 1,
             Request::ReadLog(_) => 2,
             Request::Admin(_) => 3,
+            Request::Subscribe(_) => 4,
         };
         self.requests[index].add(1);
     }
@@ -112,6 +116,7 @@ impl ShardMetrics {
             errors: of(&self.errors),
             in_flight: self.in_flight.get(),
             connections: self.connections.get(),
+            subscribers: self.subscribers.get(),
             accepted: self.accepted.get(),
             segments: self.segments.get(),
         }
@@ -135,6 +140,8 @@ pub struct ShardCounts {
     pub in_flight: u64,
     /// See [`ShardMetrics`].
     pub connections: u64,
+    /// See [`ShardMetrics`].
+    pub subscribers: u64,
     /// See [`ShardMetrics`].
     pub accepted: u64,
     /// See [`ShardMetrics`].

@@ -12,6 +12,7 @@ mod inbox_loop;
 mod log_read;
 mod log_walk;
 mod notify;
+mod order;
 mod pair;
 mod shard_loop;
 mod stream_read;

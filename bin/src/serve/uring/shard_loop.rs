@@ -11,9 +11,8 @@ use std::sync::atomic::Ordering;
 use crossbeam::channel::Sender;
 use duolog_engine::disk::shard_dir::ShardDir;
 use duolog_engine::disk::uring::{LogFile, LogFiles};
-use duolog_engine::ids::{Generation, Hlc, MonoUs, Now, ShardId};
+use duolog_engine::ids::{Generation, MonoUs, Now, ShardId};
 use duolog_engine::shard::{Action, Actions, Event, RequestId, Shard};
-use duolog_net::peer::PeerSettled;
 use duolog_net::session::{Flow, Session, Settings, Ticket};
 use slab::Slab;
 
@@ -96,7 +95,7 @@ pub(super) struct ShardLoop {
     pub(super) hub: RefCell<Hub>,
     /// `limits.subscriber_stall_ms`, microseconds.
     pub(super) subscriber_stall_us: u64,
-    stamps: Arc<NewestStamp>,
+    pub(super) stamps: Arc<NewestStamp>,
     /// Answers that found another shard's inbox full.
     pub(super) undelivered: RefCell<VecDeque<(ShardId, Message)>>,
 }
@@ -272,33 +271,6 @@ impl ShardLoop {
         publish(&self.inbox().gauge, &self.shard.borrow());
         self.after_step();
         self.flush_soon();
-    }
-
-    /// Makes known what is committed, before anybody can hear of it by an answer.
-    fn tell_commit(&self) {
-        let shard = self.shard.borrow();
-        let committed = shard.committed();
-        self.stamps.raise(committed.hlc);
-        if self.hub.borrow().is_behind(committed.lsn) {
-            self.hub.borrow_mut().committed(&shard);
-        }
-    }
-
-    /// Lets the machine know what was committed in any shard before the request at hand came.
-    // O1: after the request's bytes were received, before its append is admitted.
-    pub(super) fn hear_stamps(&self) {
-        self.shard.borrow_mut().note_newest(self.stamps.read());
-    }
-
-    /// No event of this shard that comes later has this stamp or a lower one.
-    pub(super) fn settled(&self) -> Hlc {
-        self.shard.borrow_mut().settle_stamps(self.stamps.read())
-    }
-
-    /// As follower: the leader promises that about later stamps.
-    pub(super) fn hear_settled(&self, told: &PeerSettled) {
-        self.shard.borrow_mut().hear_settled(told.epoch, told.lsn, told.settled);
-        self.hub.borrow_mut().look_again();
     }
 
     /// Tells the watchdog that this thread runs.

@@ -50,6 +50,11 @@ impl NameFilter {
 }
 
 impl Hub {
+    /// Subscriptions.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
     /// Whether something was committed that was not looked at, and somebody waits.
     pub(in super::super) const fn is_behind(&self, committed: Lsn) -> bool {
         self.count > 0 && committed.0 > self.seen.0

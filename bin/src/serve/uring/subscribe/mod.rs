@@ -160,6 +160,7 @@ async fn run(shard: &Rc<ShardLoop>, subscriber: &Rc<Subscriber>, ticket: Ticket,
         Err(end) => end,
     };
     shard.hub.borrow_mut().remove(subscriber);
+    count(shard);
     let (connection, correlation) = (&subscriber.connection, subscriber.correlation);
     connection.feeds.borrow_mut().remove(&correlation);
     if subscriber.over.get() {
@@ -192,6 +193,11 @@ async fn run(shard: &Rc<ShardLoop>, subscriber: &Rc<Subscriber>, ticket: Ticket,
     push(shard, subscriber, &mut first, &frame);
 }
 
+/// Shows how many there are.
+fn count(shard: &ShardLoop) {
+    shard.metrics().subscribers.set(shard.hub.borrow().count() as u64);
+}
+
 /// Sends a frame: the first one answers the request.
 fn push(shard: &Rc<ShardLoop>, subscriber: &Subscriber, first: &mut Option<Ticket>, frame: &[u8]) {
     let connection = &subscriber.connection;
@@ -216,6 +222,7 @@ async fn serve(
     feed.replace_with(|old| old.begin_at(next));
     let committed = shard.shard.borrow().committed().lsn;
     shard.hub.borrow_mut().add(subscriber, committed);
+    count(shard);
     let mut sent = Sent { next, caught_up: false };
     let mut frame = Vec::new();
     loop {
