@@ -48,7 +48,7 @@ async fn there(call: SubscribeCall) -> Vec<Mark> {
     }
 }
 
-/// Promised (S1, O1): a subscription goes on over failovers by itself; it has brought every event
+/// Promised (U1, O1): a subscription goes on over failovers by itself; it has brought every event
 /// once and in the very order in which both nodes give them later, also one that asks the follower.
 /// Provoked: writers on both shards, the leader killed, handed over, frozen, both nodes restarted.
 /// Broken: an event missing, doubled or in another place; an acknowledged one that never comes.

@@ -85,7 +85,7 @@ fn follow(server: &Server, stop: &std::sync::atomic::AtomicBool) -> Vec<Mark> {
     })
 }
 
-/// Promised (S1, O1): a subscription brings every event once, in the order of stamp, shard and LSN,
+/// Promised (U1, O1): a subscription brings every event once, in the order of stamp, shard and LSN,
 /// while they are appended as well as later.
 /// Provoked: writers on all shards, small segments, a subscription from before the first event, one
 /// that begins in the middle, and a replay.
@@ -113,7 +113,7 @@ fn everything_comes_once_and_in_one_order_live_and_replayed() {
     assert_eq!(replayed.iter().map(mark).collect::<Vec<_>>(), expected, "replayed");
 }
 
-/// Promised (S1): a position goes on with the very next event, for every kind of subscription, also
+/// Promised (U1): a position goes on with the very next event, for every kind of subscription, also
 /// after a restart of the server.
 /// Provoked: subscriptions that begin behind events of a replay, within a block and between blocks.
 /// Broken: one event too many or too few.
@@ -183,8 +183,8 @@ fn stream_as_all(events: &[Delivered]) -> Vec<Delivered> {
 
 /// Promised (O1): whoever has seen an event before appending another one finds them in that order,
 /// whichever shards they are in, even if the two only speak past the server.
-/// Provoked: chains of appends, each in another shard and begun when the one before is acknowledged,
-/// under load that keeps blocks open.
+/// Provoked: chains of appends, each in another shard and begun when the one before is
+/// acknowledged, under load that keeps blocks open.
 /// Broken: a link of the chain that lies before its predecessor.
 #[test]
 fn what_was_seen_before_an_append_lies_before_it() {
@@ -218,7 +218,7 @@ fn what_was_seen_before_an_append_lies_before_it() {
     assert_eq!(links, (0..count).collect::<Vec<_>>());
 }
 
-/// Promised (S2): a subscriber that takes nothing is cut off with where it was, the server keeps no
+/// Promised (U2): a subscriber that takes nothing is cut off with where it was, the server keeps no
 /// more than its window for it, and appends do not wait for it; the library goes on by itself.
 /// Provoked: a subscription with a small window that is read late, while appends go on.
 /// Broken: no cut, a wrong place, an append that fails, an event missing or doubled.
@@ -226,7 +226,7 @@ fn what_was_seen_before_an_append_lies_before_it() {
 fn a_subscriber_that_takes_nothing_is_cut_off_and_can_go_on() {
     let scratch = scratch();
     let options = ServerOptions::new(scratch.path()).shards(1);
-    let server = options.flag("--limits-subscriber-stall-ms", "400").start();
+    let server = options.flag("limits-subscriber-stall-ms", "400").start();
     let mut wire = Wire::connect(server.address()).expect("the server takes clients");
     let data = vec![7_u8; 2_000];
     for _ in 0..100 {

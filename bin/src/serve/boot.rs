@@ -124,8 +124,7 @@ impl Node {
         let (index_jobs, index_thread) = started.map_err(|error| internal(&error))?;
         let (ready, readiness) = bounded(loops.len());
         // Before the first shard takes an append: those that are not up yet have events, too.
-        let stamps = Arc::new(NewestStamp::default());
-        loops.iter().for_each(|(machine, ..)| stamps.raise(machine.committed().hlc));
+        let stamps = NewestStamp::of(loops.iter().map(|(machine, ..)| machine.committed().hlc));
         let mut shards = Vec::new();
         for ((machine, dir, log_map, indexes), bell) in loops.into_iter().zip(bells) {
             let shard = machine.config().shard;

@@ -2,6 +2,7 @@
 //! one word that the shards of a node share: each raises it when it commits, and reads it when
 //! appends come.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use duolog_engine::ids::Hlc;
@@ -11,6 +12,13 @@ use duolog_engine::ids::Hlc;
 pub struct NewestStamp(AtomicU64);
 
 impl NewestStamp {
+    /// The newest of these.
+    pub fn of(stamps: impl Iterator<Item = Hlc>) -> Arc<Self> {
+        let newest = Self::default();
+        stamps.for_each(|stamp| newest.raise(stamp));
+        Arc::new(newest)
+    }
+
     /// An event with this stamp is committed. To be called before anybody can hear of it.
     pub fn raise(&self, stamp: Hlc) {
         // Most calls bring nothing new: a look costs less than a locked instruction.

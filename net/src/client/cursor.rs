@@ -51,8 +51,8 @@ impl Client {
         if shard_of(own.as_bytes(), count) != shard_of(stream.as_bytes(), count) || own.len() > 255
         {
             let text = format!(
-                "no cursor can be kept beside stream {stream:?}: its routing key is too long or has \
-                 a brace in it"
+                "no cursor can be kept beside stream {stream:?}: its routing key is too long or \
+                 has a brace in it"
             );
             return Err(Error::BadRequest { text });
         }

@@ -60,8 +60,8 @@ pub struct PeerConfirmed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerChain(pub StoredChain);
 
-/// Leader to follower: every event of the shard behind `lsn` is stamped above `settled`. For readers
-/// of several shards at the follower, when this shard has nothing new to send.
+/// Leader to follower: every event of the shard behind `lsn` is stamped above `settled`. For
+/// readers of several shards at the follower, when this shard has nothing new to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerSettled {
     /// The leader's reign.

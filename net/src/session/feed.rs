@@ -1,9 +1,9 @@
 //! The server's side of one subscription, as a machine without events: where it goes on, how much
 //! may be sent ahead of what the subscriber has taken, and when it is cut off.
 //!
-//! Promises (invariants S1, S2):
-//! * everything is read from [`Feed::next`] on, and `next` moves only over what was read: no gap and
-//!   no duplicate between what was there and what comes;
+//! Promises (invariants U1, U2):
+//! * everything is read from [`Feed::next`] on, and `next` moves only over what was read: no gap
+//!   and no duplicate between what was there and what comes;
 //! * at most the window, and one event more, is sent and not taken: a slow subscriber costs its
 //!   window and nothing else, and is cut off after the stall limit while there is more for it.
 
@@ -98,7 +98,7 @@ impl Feed {
 
     /// Something that may belong to the subscription was committed. `from`: nothing before it does;
     /// counts only for a subscription that is caught up.
-    // S1: what is skipped was looked at by whoever says so.
+    // U1: what is skipped was looked at by whoever says so.
     pub fn news(&mut self, from: Option<u64>) {
         if self.caught_up {
             self.next = self.next.max(from.unwrap_or(0));
@@ -130,7 +130,7 @@ impl Feed {
             let asks = self.asked > self.told;
             return if asks { Turn::Tell { stamp: self.asked } } else { Turn::Wait };
         }
-        // S2: never more than the window ahead, but for the event that crosses it.
+        // U2: never more than the window ahead, but for the event that crosses it.
         let room = u64::from(self.window_bytes).saturating_sub(self.untaken_bytes);
         if room > 0 {
             self.fresh = false;
@@ -146,10 +146,10 @@ impl Feed {
     ///
     /// Panics when the reader went backwards.
     pub fn fed(&mut self, next: u64, bytes: usize, end: bool) {
-        assert!(next >= self.next, "S1: a subscription only goes on");
+        assert!(next >= self.next, "U1: a subscription only goes on");
         self.next = next;
         self.untaken_bytes += bytes as u64;
-        // S1: what came while it was read may lie behind what the reader saw.
+        // U1: what came while it was read may lie behind what the reader saw.
         self.caught_up = end && !self.fresh;
         self.stuck_since = None;
     }
@@ -179,7 +179,7 @@ mod tests {
         Feed::new(1, 20_000, STALL)
     }
 
-    /// Promise S1: what is committed while a page is being read is read by the next turn.
+    /// Promise U1: what is committed while a page is being read is read by the next turn.
     /// Provoked by news between a turn and its end; broken if the feed waits then.
     #[test]
     fn news_during_a_read_are_read_next() {
@@ -193,12 +193,12 @@ mod tests {
         feed.news(Some(30));
         assert_eq!(feed.next(), 9, "only a feed that is caught up may skip");
         feed.fed(12, 100, true);
-        assert_eq!(feed.turn(MonoUs(0)), Turn::Read { bytes_max: 19_800 }, "S1");
+        assert_eq!(feed.turn(MonoUs(0)), Turn::Read { bytes_max: 19_800 }, "U1");
         feed.fed(31, 0, true);
         assert_eq!(feed.turn(MonoUs(0)), Turn::Wait);
     }
 
-    /// Promise S2: a subscriber that takes nothing is sent its window and no more, and is cut off
+    /// Promise U2: a subscriber that takes nothing is sent its window and no more, and is cut off
     /// when there was more for it all the time; one that takes a little is not.
     #[test]
     fn a_subscriber_that_takes_nothing_is_cut_off_after_its_window() {

@@ -1,5 +1,5 @@
-//! A piece of a subscription: events in order, and what they leave open. The records lie in it as in
-//! a page of a read.
+//! A piece of a subscription: events in order, and what they leave open. The records lie in it as
+//! in a page of a read.
 
 use duolog_engine::bytes::Cursor;
 use duolog_engine::ids::{Hlc, Lsn};

@@ -25,12 +25,13 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
         let mut frame = Vec::new();
         let mut open = LogPage::begin(&mut frame, correlation);
         let mut next = Lsn(read.from.0.max(1));
-        let bounds = Bounds {
+        let selection = Selection {
             events_max: read.events_max,
             bytes_max: read.page_bytes(),
             looked_at_max: usize::MAX,
+            choice: &|_| true,
         };
-        match fill(&shard, &bounds, &|_| true, &mut open, &mut frame, &mut next).await {
+        match fill(&shard, &selection, &mut open, &mut frame, &mut next).await {
             _ if freshness.refuse(&shard, &mut frame, correlation) => {}
             Ok(tail) => open.finish_log(&mut frame, &tail),
             // What lies before the damage is given; the next page begins with the error.
@@ -55,25 +56,23 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, id: RequestId, correlation: u64, read
     .detach();
 }
 
-/// What one page may take.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+/// What one page takes.
+#[derive(Clone, Copy)]
+pub(super) struct Selection<'a> {
     /// Events, 0 = as many as fit.
     pub events_max: u32,
     /// Bytes of records; one larger event comes alone.
     pub bytes_max: u32,
     /// Bytes of blocks that are looked at before the page ends, whatever was chosen.
     pub looked_at_max: usize,
+    /// Which events are taken.
+    pub choice: &'a dyn Fn(&EventRecord<'_>) -> bool,
 }
-
-/// Which events are taken.
-pub(super) type Choice<'a> = &'a dyn Fn(&EventRecord<'_>) -> bool;
 
 /// Walks the log from `next` on and copies the chosen events into the page.
 pub(super) async fn fill(
     shard: &ShardLoop,
-    bounds: &Bounds,
-    choice: Choice<'_>,
+    selection: &Selection<'_>,
     open: &mut OpenPage,
     out: &mut Vec<u8>,
     next: &mut Lsn,
@@ -88,9 +87,9 @@ pub(super) async fn fill(
     loop {
         let header = walk.load(shard, *next).await?;
         looked_at += walk.block().len();
-        let full = looked_at > bounds.looked_at_max;
+        let full = looked_at > selection.looked_at_max;
         if header.last_lsn() >= *next
-            && (!take(walk.block(), walk.place(), bounds, choice, open, out, next)? || full)
+            && (!take(walk.block(), walk.place(), selection, open, out, next)? || full)
         {
             // The block holds `next`, or lies before it: the next page walks in from there.
             shard.log_map.borrow_mut().hint(*next, walk.place(), header.first_lsn);
@@ -109,8 +108,7 @@ pub(super) async fn fill(
 fn take(
     block: &[u8],
     place: Place,
-    bounds: &Bounds,
-    choice: Choice<'_>,
+    selection: &Selection<'_>,
     open: &mut OpenPage,
     out: &mut Vec<u8>,
     next: &mut Lsn,
@@ -122,10 +120,10 @@ fn take(
         if let Record::Event(event) = record
             && event.lsn == *next
         {
-            if choice(&event) {
+            if (selection.choice)(&event) {
                 let count = open.record_count();
-                let enough = bounds.events_max != 0 && count >= bounds.events_max;
-                let full = open.record_bytes(out) + taken > bounds.bytes_max as usize;
+                let enough = selection.events_max != 0 && count >= selection.events_max;
+                let full = open.record_bytes(out) + taken > selection.bytes_max as usize;
                 if enough || (full && count > 0) {
                     return Ok(false);
                 }

@@ -1,5 +1,5 @@
-//! The shard's part in the order of all events (invariant O1): it makes known what it commits, hears
-//! what the others have committed, and promises which stamps it will not use any more.
+//! The shard's part in the order of all events (invariant O1): it makes known what it commits,
+//! hears what the others have committed, and promises which stamps it will not use any more.
 
 use duolog_engine::ids::Hlc;
 use duolog_net::peer::PeerSettled;

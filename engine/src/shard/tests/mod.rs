@@ -5,6 +5,7 @@ mod follower;
 pub(crate) mod leader;
 mod readers;
 mod retries;
+mod stamps;
 mod waits;
 
 use std::sync::Arc;

@@ -262,7 +262,9 @@ mod tests {
                 let mut log = VecDeque::new();
                 for (gap, count) in blocks {
                     stamp += gap;
-                    let events: Vec<_> = (0..*count).map(|_| { lsn += 1; event(lsn, stamp) }).collect();
+                    let lsns = lsn + 1..=lsn + *count as u64;
+                    lsn += *count as u64;
+                    let events: Vec<_> = lsns.map(|lsn| event(lsn, stamp)).collect();
                     all.extend(events.iter().map(|event| (event.hlc, shard, event.lsn)));
                     log.push_back(events);
                 }

@@ -1,5 +1,5 @@
 //! Who is to be woken by what was committed. Thousands of subscribers that wait for other streams
-//! cost a commit a few nanoseconds for each of its events: its names are looked up, nobody is asked.
+//! cost a commit a few nanoseconds for each of its events: names are looked up, nobody is asked.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -155,7 +155,7 @@ impl Hub {
         }
     }
 
-    // S1: a subscription that is caught up is woken by every event that may belong to it.
+    // U1: a subscription that is caught up is woken by every event that may belong to it.
     fn wake(&self, stream: &[u8], lsn: Lsn) {
         if !self.streams.is_empty()
             && self.filter.may_contain(stream)

@@ -9,6 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use duolog_engine::ids::{Hlc, Lsn, Revision, StreamId};
+use duolog_engine::record::EventRecord;
 use duolog_net::limits::{CONNECTION_SUBSCRIPTIONS_MAX, CONNECTION_WINDOWS_MAX_BYTES};
 use duolog_net::session::{Answers, Feed, Ticket, Turn};
 use duolog_net::wire::{
@@ -20,7 +21,7 @@ pub(super) use hub::Hub;
 
 use super::connection::Connection;
 use super::fetch::FetchError;
-use super::log_read::{self, Bounds};
+use super::log_read::{self, Selection};
 use super::notify::Notify;
 use super::shard_loop::ShardLoop;
 use super::stream_read;
@@ -339,19 +340,15 @@ async fn read(
         let tail = stream_read::fill(shard, &read, &mut open, frame).await?;
         (tail.next.0, tail.end)
     } else {
-        let bounds = Bounds { events_max: 0, bytes_max, looked_at_max: LOOKED_AT_MAX };
         let scope = wanted.scope();
         let all = kind.is_none() && scope == (Scope::Log { prefix: "", system: true });
+        let choice = |event: &EventRecord<'_>| {
+            all || scope.takes(event.stream) && kind.is_none_or(|kind| kind == event.kind)
+        };
+        let selection =
+            Selection { events_max: 0, bytes_max, looked_at_max: LOOKED_AT_MAX, choice: &choice };
         let mut next = Lsn(next);
-        let tail = log_read::fill(
-            shard,
-            &bounds,
-            &|event| all || scope.takes(event.stream) && kind.is_none_or(|kind| kind == event.kind),
-            &mut open,
-            frame,
-            &mut next,
-        )
-        .await?;
+        let tail = log_read::fill(shard, &selection, &mut open, frame, &mut next).await?;
         (tail.next.0, tail.end)
     };
     let (count, bytes) = (open.record_count(), open.record_bytes(frame));
