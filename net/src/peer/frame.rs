@@ -267,7 +267,7 @@ mod tests {
         for (number, kind) in (101..).zip(PeerKind::ALL) {
             assert_eq!((kind.code(), PeerKind::from_code(number)), (number, Some(kind)));
         }
-        for wrong in [0, 1, 11, 100, 113] {
+        for wrong in [0, 1, 11, 100, 114] {
             assert_eq!(PeerKind::from_code(wrong), None);
         }
     }

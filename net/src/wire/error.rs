@@ -271,7 +271,7 @@ mod tests {
             assert_eq!(usize::from(code.code()), index + 1);
             assert_eq!(ErrorCode::from_code(code.code()), Some(*code));
         }
-        assert_eq!((ErrorCode::from_code(0), ErrorCode::from_code(16)), (None, None));
+        assert_eq!((ErrorCode::from_code(0), ErrorCode::from_code(17)), (None, None));
     }
 
     #[test]
