@@ -10,7 +10,8 @@ use duolog_net::client::{
 };
 use duolog_net::wire::{FrameKind, Message, Origin, Scope, Subscribe};
 use duolog_tests::process::{
-    Crowd, CrowdPlan, Server, ServerOptions, Stopwatch, Wire, block_on, one_event, pause, scratch,
+    Crowd, CrowdPlan, Server, ServerOptions, Stopwatch, Wire, block_on, one_event, pause, run,
+    scratch,
 };
 
 const SHARDS: u32 = 3;
@@ -360,4 +361,26 @@ fn subscriptions_end_with_their_connection() {
     let Message::Error(error) = frame.message() else { panic!("{:?}", frame.message()) };
     assert!(error.text.contains("name shard 1 in the hello"), "{}", error.text);
     wire.append(&one_event("s", "t", b"", b"d")).receipt();
+}
+
+/// Promised: the bundled measurement of subscribers counts what it says, and notices what is missing.
+/// Provoked: a small run beside events of others, and a replay of all of it.
+/// Broken: events that are not counted, a replay of another number than the log has.
+#[test]
+fn the_measurement_of_subscribers_counts_every_event() {
+    let scratch = scratch();
+    let server = ServerOptions::new(scratch.path()).shards(SHARDS).start();
+    let address = server.address().to_string();
+    let base = ["bench", "subscribe", "--addr", &address, "--json"];
+    let load = ["--subscribers", "5", "--idle", "20", "--rate", "200", "--duration", "500ms"];
+    for follow in ["stream", "prefix", "all"] {
+        let ran = run(&[&base[..], &load, &["--follow", follow]].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let told = ran.json();
+        assert_eq!((&told["events"], &told["missing"]), (&100.into(), &0.into()), "{told}");
+        assert_eq!((&told["errors"], &told["cut_offs"]), (&0.into(), &0.into()), "{told}");
+        assert!(told["receive"]["p50_us"].as_f64() > Some(0.0), "{told}");
+    }
+    let replay = run(&[&base[..], &["--replay"]].concat());
+    assert_eq!(replay.json()["events"], 300, "{replay:?}");
 }

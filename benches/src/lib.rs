@@ -4,6 +4,7 @@
 pub mod append_path;
 pub mod cli;
 pub mod comparison;
+pub mod fan_out;
 pub mod fleet;
 pub mod generator;
 pub mod limits;

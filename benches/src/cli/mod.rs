@@ -4,6 +4,7 @@
 mod append_path;
 mod compare;
 mod duration;
+mod fan_out;
 mod fleet;
 mod limits;
 mod load;
@@ -18,9 +19,11 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Subcommand;
+use duolog_net::client::Error;
 
 pub use append_path::AppendPathArgs;
 pub use compare::CompareArgs;
+pub use fan_out::FanOutArgs;
 pub use fleet::{LoadCommand, RunArgs, WorkerArgs};
 pub use limits::LimitsArgs;
 pub use load::{AppendArgs, LoadArgs, MixedArgs, ReadArgs};
@@ -32,6 +35,7 @@ pub use sweep::SweepArgs;
 use source::Source;
 
 use crate::comparison::ComparisonError;
+use crate::fan_out::FanOutError;
 use crate::fleet::FleetError;
 use crate::fleet::token::ShortToken;
 use crate::generator::RunError;
@@ -54,6 +58,9 @@ pub enum BenchCommand {
     /// Write streams, then read from them and append to them at the same time
     #[command(after_help = load::MIXED_HELP)]
     Mixed(MixedArgs),
+    /// Publish to subscribers and measure when each has its events; or replay a log
+    #[command(after_help = fan_out::HELP)]
+    Subscribe(FanOutArgs),
     /// Compare two sets of results: better, worse, or no difference shown
     #[command(after_help = compare::HELP)]
     Compare(CompareArgs),
@@ -112,6 +119,9 @@ pub enum BenchError {
     /// The pair benchmark.
     #[error(transparent)]
     Pair(#[from] PairError),
+    /// Subscribers.
+    #[error(transparent)]
+    FanOut(#[from] FanOutError),
     /// The skeleton.
     #[error(transparent)]
     Skeleton(#[from] SkeletonError),
@@ -162,7 +172,7 @@ impl BenchError {
             self,
             Self::Run(RunError::Worker(
                 WorkerError::Connect { .. } | WorkerError::OpenTimeout { .. }
-            ))
+            )) | Self::FanOut(FanOutError::Client(Error::Connect { .. }))
         )
     }
 }
@@ -186,6 +196,7 @@ impl BenchCommand {
             Self::Read(arguments) => arguments.load.result.json,
             Self::Mixed(arguments) => arguments.load.result.json,
             Self::Compare(arguments) => arguments.json,
+            Self::Subscribe(arguments) => arguments.json,
             Self::Limits(arguments) => arguments.json,
             Self::Pair(arguments) => arguments.json,
             Self::AppendPath(arguments) => arguments.json,
@@ -220,12 +231,17 @@ pub fn run<S: Store>(
     if let BenchCommand::Compare(arguments) = command {
         return compare::run(arguments);
     }
+    if let BenchCommand::Subscribe(arguments) = command {
+        return fan_out::run(arguments);
+    }
     Ok(Outcome { text: run_alone(command, program)?, passed: true })
 }
 
 fn run_alone(command: &BenchCommand, program: Program) -> Result<String, BenchError> {
     match command {
-        BenchCommand::Pair(_) | BenchCommand::Compare(_) => Ok(String::new()),
+        BenchCommand::Pair(_) | BenchCommand::Compare(_) | BenchCommand::Subscribe(_) => {
+            Ok(String::new())
+        }
         BenchCommand::Append(arguments) => {
             record::run(arguments.settings()?, &arguments.load, program, Source::here())
         }
