@@ -363,7 +363,7 @@ fn subscriptions_end_with_their_connection() {
     wire.append(&one_event("s", "t", b"", b"d")).receipt();
 }
 
-/// Promised: the bundled measurement of subscribers counts what it says, and notices what is missing.
+/// Promised: the bundled measurement of subscribers counts what it says.
 /// Provoked: a small run beside events of others, and a replay of all of it.
 /// Broken: events that are not counted, a replay of another number than the log has.
 #[test]
