@@ -12,12 +12,14 @@ use crate::client::read::{self, ReadArgs};
 use crate::client::status::{self, StatusArgs};
 use crate::client::subscribe::{self, SubscribeArgs};
 use crate::dev::DevPairArgs;
+use crate::failover::FailoverCommand;
 use crate::offline::inspect::{self, InspectArgs};
 use crate::offline::verify::{self, VerifyArgs};
 use crate::s3::dev::{self, DevArgs};
 use crate::s3::lease::LeaseCommand;
 use crate::s3::probe::{self, ProbeArgs};
 use crate::settings::flags::SettingFlags;
+use crate::top::{self, TopArgs};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -26,6 +28,7 @@ Examples:
   duolog serve --config duolog.toml             a node of a pair
   duolog status --addr A:7400,B:7400            who leads, how far behind the other is
   duolog serve --standalone --data-dir ./data   one node, every event on this disk
+  duolog failover explain --addr A:7400,B:7400  why the lead moved, and what it cost
   duolog append order-7 --type Placed --data '{\"total\": 12}'
   duolog read order-7
   duolog subscribe --all --from end             everything that is appended from now on
@@ -60,7 +63,7 @@ pub enum Command {
     /// Show settings and where they come from, or print a configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Look at this machine: what a server needs, and the remedy for what is missing.
+    /// Look at this machine, or at a cluster: what it needs, and the remedy for what is missing.
     #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// Append one event to a stream and print the receipt.
@@ -81,9 +84,15 @@ pub enum Command {
     /// Show what each node is, how far it has come, and which ones do not answer.
     #[command(after_help = status::HELP)]
     Status(StatusArgs),
+    /// Watch the nodes at a terminal: roles, leases, shards, rates, the last changes of the lead.
+    #[command(after_help = top::HELP)]
+    Top(TopArgs),
     /// Give the lead to the other node.
     #[command(after_help = handoff::HELP)]
     Handoff(HandoffArgs),
+    /// Commands about changes of the lead.
+    #[command(subcommand)]
+    Failover(FailoverCommand),
     /// Commands about the members of a pair.
     #[command(subcommand)]
     Node(NodeCommand),
@@ -119,6 +128,11 @@ const DOCTOR_HELP: &str = "\
 Examples:
   duolog doctor --data-dir /var/lib/duolog
   duolog doctor --config /etc/duolog.toml --json
+  duolog doctor --addr 10.0.0.1:7400,10.0.0.2:7400 --config /etc/duolog.toml
+
+With --addr it visits the nodes: their machines, clocks, versions and settings, whether each reaches
+the other's peer port; with settings for the bucket each permission in it, the store's clock and
+fitness. This machine is looked at too if there is a data directory in the settings.
 
 Each line is ok, warn (a server starts, but slower or less safe) or FAIL (it would refuse to
 start) with the remedy below it. Exit code 1 if anything fails.";
@@ -158,6 +172,12 @@ pub enum S3Command {
 /// `duolog doctor`
 #[derive(Args, Debug)]
 pub struct DoctorArgs {
+    /// Visit a cluster: the addresses of its nodes, separated by a comma.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    pub addr: Vec<String>,
+    /// Prove anew that the bucket's store may hold a lease, instead of trusting what nodes found.
+    #[arg(long, requires = "addr")]
+    pub probe: bool,
     /// Machine-readable output.
     #[arg(long)]
     pub json: bool,
@@ -185,7 +205,9 @@ impl Command {
             Self::Import(arguments) => arguments.json,
             Self::Export(arguments) => arguments.json,
             Self::Status(arguments) => arguments.json,
+            Self::Top(arguments) => arguments.json,
             Self::Handoff(arguments) => arguments.json,
+            Self::Failover(FailoverCommand::Explain(arguments)) => arguments.json,
             Self::Node(NodeCommand::Replace(arguments)) => arguments.json,
             Self::Verify(arguments) => arguments.json,
             Self::Inspect(arguments) => arguments.json,

@@ -37,8 +37,10 @@ impl Status {
 /// One point.
 #[derive(Clone, Debug)]
 pub struct Finding {
+    /// Whose: a node, the bucket; empty for this machine.
+    pub subject: String,
     /// What was looked at.
-    pub check: &'static str,
+    pub check: String,
     /// How it stands.
     pub status: Status,
     /// What was found.
@@ -48,21 +50,30 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn ok(check: &'static str, value: impl Into<String>) -> Self {
-        Self { check, status: Status::Ok, value: value.into(), remedy: None }
+    /// A point that is as it should be.
+    pub fn ok(check: &str, value: impl Into<String>) -> Self {
+        let (subject, check) = (String::new(), check.to_owned());
+        Self { subject, check, status: Status::Ok, value: value.into(), remedy: None }
     }
 
-    fn bad(
-        check: &'static str,
+    /// One that is not, and what to do.
+    pub fn bad(
+        check: &str,
         status: Status,
         value: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self { check, status, value: value.into(), remedy: Some(remedy.into()) }
+        Self { status, remedy: Some(remedy.into()), ..Self::ok(check, value) }
+    }
+
+    /// The same of somebody.
+    #[must_use]
+    pub fn of(self, subject: &str) -> Self {
+        Self { subject: subject.to_owned(), ..self }
     }
 
     /// A probe's error text is "what happened; what to do".
-    fn fail(check: &'static str, error: &impl ToString) -> Self {
+    pub fn fail(check: &str, error: &impl ToString) -> Self {
         let text = error.to_string();
         let (value, remedy) = text.split_once("; ").unwrap_or((&text, "see the value"));
         Self::bad(check, Status::Fail, value, remedy)
@@ -89,6 +100,20 @@ pub fn examine(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
+/// What a running server's process and machine can be asked: nothing that writes, and nothing that
+/// its own ports stand against.
+#[must_use]
+pub fn examine_running(settings: &Settings) -> Vec<Finding> {
+    let mut findings =
+        vec![kernel(), rings(), locked_memory(settings), open_files(), cpus(settings)];
+    findings.extend(placement(settings));
+    findings.push(clock_source());
+    if let Some(dir) = settings.data_dir.as_deref().and_then(nearest_existing) {
+        findings.extend([free_space(&dir, settings), write_cache(&dir)]);
+    }
+    findings
+}
+
 /// Oldest kernel with everything the runtime uses.
 const KERNEL_MIN: (u32, u32) = (5, 8);
 
@@ -111,7 +136,14 @@ fn rings() -> Finding {
     match ring::check() {
         Ok(()) => Finding::ok(
             "io_uring",
-            format!("allowed (kernel.io_uring_disabled = {})", ring::sysctl()),
+            format!(
+                "allowed (kernel.io_uring_disabled = {}, {})",
+                ring::sysctl(),
+                match ring::seccomp_mode() {
+                    0 => "no seccomp filter",
+                    _ => "the seccomp filter lets it pass",
+                }
+            ),
         ),
         Err(error) => Finding::fail("io_uring", &error),
     }
@@ -316,8 +348,13 @@ fn durable_write(dir: &Path) -> Finding {
 pub fn table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
     let mut out = String::new();
+    let mut subject = "";
     for finding in findings {
-        let (word, check) = (finding.status.word(), finding.check);
+        if finding.subject != subject {
+            subject = &finding.subject;
+            out.push_str(&format!("\n{subject}\n"));
+        }
+        let (word, check) = (finding.status.word(), &finding.check);
         out.push_str(&format!("{word:4}  {check:width$}  {}\n", finding.value));
         if let Some(remedy) = &finding.remedy {
             out.push_str(&format!("{:4}  {:width$}  -> {remedy}\n", "", ""));
@@ -331,6 +368,7 @@ pub fn table(findings: &[Finding]) -> String {
 pub fn json(findings: &[Finding]) -> Json {
     let entries = findings.iter().map(|finding| {
         json!({
+            "subject": finding.subject,
             "check": finding.check,
             "status": finding.status.word().to_lowercase(),
             "value": finding.value,

@@ -1,6 +1,7 @@
 //! The `duolog` program: command line, settings, boot probes, and the commands behind them.
 
 mod bench;
+mod checkup;
 mod cli;
 mod client;
 mod datadir;
@@ -8,6 +9,8 @@ mod dev;
 mod doctor;
 mod event_line;
 mod exit;
+mod failover;
+mod journal;
 mod logging;
 mod offline;
 mod output;
@@ -16,6 +19,7 @@ mod s3;
 mod serve;
 mod settings;
 mod timestamp;
+mod top;
 mod uring;
 mod version;
 
@@ -23,9 +27,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::checkup::Probe;
 use crate::cli::{Cli, Command, ConfigCommand, DoctorArgs, S3Command};
 use crate::client::node::NodeCommand;
 use crate::exit::{Exit, Failure};
+use crate::failover::FailoverCommand;
 use crate::output::Output;
 use crate::s3::lease::LeaseCommand;
 use crate::settings::flags::SettingFlags;
@@ -65,7 +71,11 @@ fn run(command: Command) -> Result<Exit, Failure> {
         Command::Import(arguments) => client::import::run(&arguments, Output::new()),
         Command::Export(arguments) => client::export::run(&arguments, Output::new()),
         Command::Status(arguments) => client::status::run(&arguments, Output::new()),
+        Command::Top(arguments) => top::run(&arguments, Output::new()),
         Command::Handoff(arguments) => client::handoff::run(&arguments, Output::new()),
+        Command::Failover(FailoverCommand::Explain(arguments)) => {
+            failover::run(&arguments, &load(&arguments.settings)?, Output::new())
+        }
         Command::Node(NodeCommand::Replace(arguments)) => {
             client::node::run(&arguments, Output::new())
         }
@@ -99,7 +109,17 @@ fn show(settings: &Settings, json: bool) -> Result<Exit, Failure> {
 
 fn doctor(arguments: &DoctorArgs) -> Result<Exit, Failure> {
     let settings = load(&arguments.settings)?;
-    let findings = doctor::examine(&settings);
+    let visit = !arguments.addr.is_empty();
+    let mut findings = Vec::new();
+    if !visit || settings.data_dir.is_some() {
+        findings = doctor::examine(&settings);
+    }
+    if visit {
+        let probe = if arguments.probe { Probe::Fresh } else { Probe::Stored };
+        findings.extend(client::block_on(async {
+            Ok(checkup::examine(&arguments.addr, &settings, probe).await)
+        })?);
+    }
     let mut output = Output::new();
     if arguments.json {
         output.json(&doctor::json(&findings))?;

@@ -8,6 +8,7 @@ pub mod import;
 #[cfg(test)]
 mod memory_server;
 pub mod node;
+pub mod question;
 pub mod read;
 pub mod status;
 pub mod subscribe;

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use duolog_net::client::{Client, Error};
-use duolog_net::limits::CONNECT_TIMEOUT_MS_DEFAULT;
 use serde_json::{Value as Json, json};
 use tokio::task::JoinSet;
 
-use crate::client::{ServerArgs, block_on};
+use crate::client::{ServerArgs, block_on, question};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::timestamp::rfc3339;
@@ -104,19 +102,7 @@ async fn ask_all(server: &ServerArgs) -> Vec<Node> {
 
 /// What the node at one address says.
 pub async fn ask(address: &str, deadline: Duration) -> Result<Json, String> {
-    let patience = deadline.min(Duration::from_millis(CONNECT_TIMEOUT_MS_DEFAULT));
-    let builder = Client::builder().addresses(address).any_node();
-    let client = builder.connect_timeout(patience).deadline(deadline).connect().await;
-    let answer = match client {
-        Ok(client) => client.status().await,
-        Err(error) => Err(error),
-    };
-    let text = answer.map_err(|error| match error {
-        // The address stands beside it already.
-        Error::Connect { text, .. } => text,
-        other => other.to_string(),
-    })?;
-    serde_json::from_str(&text).map_err(|error| format!("its status is not JSON: {error}"))
+    question::ask(address, r#"{"command":"status"}"#, deadline).await
 }
 
 /// A value as people read it; `-` for none.

@@ -16,10 +16,44 @@ use super::{metrics, vitals};
 enum Command {
     /// What the node is.
     Status,
+    /// The newest entries of its event log.
+    Events {
+        /// How many, at most.
+        #[serde(default = "events_asked")]
+        last: usize,
+    },
+    /// What its process and machine are like, and whether it reaches these addresses.
+    Doctor {
+        /// `host:port`.
+        #[serde(default)]
+        reach: Vec<String>,
+    },
     /// Give the lead to the other node.
     Handoff,
     /// Change the members.
     Replace,
+}
+
+/// Entries for whoever does not say how many.
+pub const fn events_asked() -> usize {
+    1000
+}
+
+/// What an operator is told.
+#[derive(Debug, PartialEq)]
+pub enum Told {
+    /// This.
+    Text(String),
+    /// So many entries of the event log, by the thread that keeps it.
+    Events {
+        /// At most.
+        last: usize,
+    },
+    /// What the visitors' thread finds.
+    Visit {
+        /// Addresses to reach.
+        reach: Vec<String>,
+    },
 }
 
 /// Why an operator's request is refused.
@@ -34,15 +68,13 @@ pub enum Refused {
 }
 
 /// The answer to `request`.
-pub fn answer(
-    request: &str,
-    settings: &Settings,
-    inboxes: &[Arc<Inbox>],
-) -> Result<String, Refused> {
+pub fn answer(request: &str, settings: &Settings, inboxes: &[Arc<Inbox>]) -> Result<Told, Refused> {
     let command = serde_json::from_str(request)
         .map_err(|error| Refused::NotUnderstood(request.to_owned(), error))?;
     match command {
-        Command::Status => Ok(status(settings, inboxes)),
+        Command::Status => Ok(Told::Text(status(settings, inboxes))),
+        Command::Events { last } => Ok(Told::Events { last }),
+        Command::Doctor { reach } => Ok(Told::Visit { reach }),
         Command::Handoff => Err(Refused::Standalone("handoff")),
         Command::Replace => Err(Refused::Standalone("node replace")),
     }
@@ -88,7 +120,7 @@ mod tests {
     use super::*;
     use duolog_engine::ids::Lsn;
 
-    fn ask(request: &str) -> Result<String, Refused> {
+    fn ask(request: &str) -> Result<Told, Refused> {
         let (inbox, _bell) = Inbox::new().expect("a socket pair");
         inbox.gauge.log(Lsn(42), Lsn(42), Lsn(42));
         inbox.gauge.wrote(4096);
@@ -98,7 +130,9 @@ mod tests {
 
     #[test]
     fn a_standalone_node_tells_its_shards() {
-        let answer = ask(r#"{"command":"status"}"#).expect("a status");
+        let Told::Text(answer) = ask(r#"{"command":"status"}"#).expect("a status") else {
+            panic!("a status is a text")
+        };
         let status: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
         assert_eq!(
             (&status["role"], &status["acks_go_to"]),
@@ -115,6 +149,14 @@ mod tests {
         assert!(status["cpu_us"].as_u64() > Some(0), "{status}");
         assert!(status["resident_bytes"].as_u64() > Some(100_000), "{status}");
         assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    }
+
+    #[test]
+    fn events_are_left_to_the_thread_that_keeps_them() {
+        let asked = ask(r#"{"command":"events","last":7}"#).expect("a request");
+        assert_eq!(asked, Told::Events { last: 7 });
+        let asked = ask(r#"{"command":"events"}"#).expect("a request");
+        assert_eq!(asked, Told::Events { last: events_asked() });
     }
 
     #[test]

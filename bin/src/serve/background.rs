@@ -16,6 +16,8 @@ use duolog_engine::shard::Layout;
 use super::cluster::message::{ToControl, ToShard};
 use super::cluster::promise::PromiseFile;
 use super::inbox::{Inbox, Message};
+use super::journal::Journal;
+use crate::exit::Exit;
 
 /// Jobs that wait, at most: per shard at most one segment, one mark and a few indexes.
 const JOBS_MAX: usize = 4096;
@@ -52,14 +54,20 @@ pub struct ShardFiles {
 pub fn start_files(
     shards: Vec<ShardFiles>,
     promise: PromiseFile,
+    journal: Journal,
 ) -> io::Result<(Sender<FileJob>, JoinHandle<()>)> {
     let (sender, receiver) = bounded(JOBS_MAX);
     let thread = std::thread::Builder::new().name("files".to_owned());
-    let thread = thread.spawn(move || run_files(shards, &promise, &receiver))?;
+    let thread = thread.spawn(move || run_files(shards, &promise, &journal, &receiver))?;
     Ok((sender, thread))
 }
 
-fn run_files(mut shards: Vec<ShardFiles>, promise: &PromiseFile, jobs: &Receiver<FileJob>) {
+fn run_files(
+    mut shards: Vec<ShardFiles>,
+    promise: &PromiseFile,
+    journal: &Journal,
+    jobs: &Receiver<FileJob>,
+) {
     for job in jobs {
         match job {
             FileJob::Prepare(shard, generation) => {
@@ -82,7 +90,8 @@ fn run_files(mut shards: Vec<ShardFiles>, promise: &PromiseFile, jobs: &Receiver
                         event = "promise_not_written", epoch = epoch.0, %error,
                         "a promise that is not on disk could be broken; the node stops",
                     );
-                    std::process::exit(i32::from(crate::exit::Exit::WriteFailed.code()));
+                    journal.stop(Exit::WriteFailed, "a promise could not be written");
+                    std::process::exit(i32::from(Exit::WriteFailed.code()));
                 }
                 shards[0].inbox.send_waiting(Message::Control(ToControl::Promised(epoch)));
             }

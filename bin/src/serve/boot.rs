@@ -26,12 +26,14 @@ use super::cluster::boot::PairBoot;
 use super::cluster::promise::PromiseFile;
 use super::inbox::Inbox;
 use super::index::{self, IndexJob, SavedIndexes, ShardIndex};
+use super::journal::Journal;
 use super::life::{Life, Phase};
 use super::metrics::Sources;
 use super::recover::{self, RecoveredShard};
 use super::repair::Lender;
 use super::stamps::NewestStamp;
 use super::uring::{ControlSetup, Parts, ShardSetup, spawn};
+use super::visit::Visits;
 use super::{http, signals, watchdog};
 use crate::datadir::{self, DataDirError, Identity};
 use crate::exit::{Exit, Failure};
@@ -51,7 +53,21 @@ pub fn run(settings: &Settings) -> Result<Exit, Failure> {
     let path = settings.data_dir()?;
     let refused = |error: DataDirError| Failure::new(error.exit(), error);
     let _lock = datadir::lock(path).map_err(refused)?;
+    let journal = Journal::start(path).map_err(|error| internal(&error))?;
     let align_bytes = BLOCK_ALIGN_BYTES.max(direct.offset_align_bytes);
+    let ended = serve(settings, path, align_bytes, &journal);
+    journal.stop_with(&ended);
+    ended
+}
+
+/// Serves from a directory that is this process's own.
+fn serve(
+    settings: &Settings,
+    path: &Path,
+    align_bytes: u32,
+    journal: &Journal,
+) -> Result<Exit, Failure> {
+    let refused = |error: DataDirError| Failure::new(error.exit(), error);
     let (inboxes, bells) = inboxes(settings.shards.count).map_err(|error| internal(&error))?;
     let life = Arc::new(Life::new(settings.shards.count));
     let http = http::start(settings, &life, &inboxes)?;
@@ -72,7 +88,7 @@ pub fn run(settings: &Settings) -> Result<Exit, Failure> {
     let sources = Sources::new(Arc::clone(&inboxes), settings_of_pair, path.to_owned(), &identity);
     life.metrics.get_or_init(|| sources);
     let shards = Shards { recovered, inboxes, bells };
-    let node = Node::start(settings, &identity, shards, pair, &life)?;
+    let node = Node::start(settings, &identity, shards, pair, &life, journal)?;
     let exit = node.wait();
     if let Some(http) = http {
         http.stop();
@@ -102,8 +118,11 @@ impl Node {
         shards: Shards,
         pair: Option<PairBoot>,
         life: &Arc<Life>,
+        journal: &Journal,
     ) -> Result<Self, Failure> {
         let Shards { recovered, inboxes, bells } = shards;
+        let (cluster, dir) = (identity.cluster().to_string(), settings.data_dir()?.to_owned());
+        let visits = Visits::start(settings, cluster, dir).map_err(|error| internal(&error))?;
         let ended = Arc::new(AtomicBool::new(false));
         let mut files = Vec::new();
         let mut indexed = Vec::new();
@@ -118,7 +137,8 @@ impl Node {
             loops.push((machine, dir, log_map, SavedIndexes::of(&indexes)));
             indexed.push(ShardIndex { files: indexes, config, inbox: Arc::clone(inbox) });
         }
-        let started = background::start_files(files, PromiseFile::new(settings.data_dir()?));
+        let started =
+            background::start_files(files, PromiseFile::new(settings.data_dir()?), journal.clone());
         let (file_jobs, file_thread) = started.map_err(|error| internal(&error))?;
         let started = index::start(indexed, Arc::clone(&ended));
         let (index_jobs, index_thread) = started.map_err(|error| internal(&error))?;
@@ -140,6 +160,8 @@ impl Node {
                 index_jobs: index_jobs.clone(),
                 clock: Clock,
                 spin_us: settings.shards.spin_us,
+                journal: journal.clone(),
+                visits: visits.clone(),
                 pair: pair.as_ref().map(|pair| Arc::clone(&pair.settings)),
                 subscriber_stall_us: settings.limits.subscriber_stall_ms * 1000,
                 stamps: Arc::clone(&stamps),
@@ -159,7 +181,8 @@ impl Node {
         let watchdog = watchdog::start(Arc::clone(&inboxes), bound, Arc::clone(&ended));
         let runner = pair.map(|pair| pair.runner);
         life.enter(Phase::Serving);
-        let started = signals::start(Arc::clone(&inboxes), runner, Arc::clone(life));
+        let started =
+            signals::start(Arc::clone(&inboxes), runner, Arc::clone(life), journal.clone());
         started.map_err(|error| internal(&error))?;
         let helpers = vec![file_thread, index_thread, watchdog.map_err(|error| internal(&error))?];
         let (cluster, node) = (identity.cluster_id, identity.node_id);

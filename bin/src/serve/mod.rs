@@ -8,6 +8,7 @@ pub mod cluster;
 mod http;
 mod inbox;
 mod index;
+mod journal;
 mod life;
 mod metrics;
 mod progress;
@@ -18,6 +19,7 @@ mod repair;
 mod signals;
 mod stamps;
 mod uring;
+pub mod visit;
 mod vitals;
 mod watchdog;
 

@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::clock::Clock;
 use super::cluster::message::ToControl;
 use super::cluster::store::Runner;
 use super::inbox::{Inbox, Message};
+use super::journal::Journal;
 use super::life::{Life, Phase};
+use crate::journal::Note;
 
 /// How long shards may take to finish what is in flight before the process ends anyway.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -25,6 +28,7 @@ pub fn start(
     inboxes: Arc<[Arc<Inbox>]>,
     runner: Option<Runner>,
     life: Arc<Life>,
+    journal: Journal,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (terminate, interrupt) = {
@@ -37,7 +41,7 @@ pub fn start(
         if let Some(runner) = runner {
             runtime.spawn(runner.run());
         }
-        runtime.block_on(run(&inboxes, &life, pair, terminate, interrupt));
+        runtime.block_on(run(&inboxes, &life, &journal, pair, terminate, interrupt));
     })?;
     Ok(())
 }
@@ -45,6 +49,7 @@ pub fn start(
 async fn run(
     inboxes: &[Arc<Inbox>],
     life: &Life,
+    journal: &Journal,
     pair: bool,
     mut terminate: Signal,
     mut interrupt: Signal,
@@ -55,6 +60,7 @@ async fn run(
     };
     life.enter(Phase::Stopping);
     tracing::info!(event = "stopping", signal = name, "a second signal ends the process at once");
+    journal.note(Clock.now(), Note::new("process_stopping").because(name));
     let stop = async {
         if pair {
             hand_over(&inboxes[0]).await;
@@ -65,10 +71,14 @@ async fn run(
         std::future::pending().await
     };
     tokio::select! {
-        _ = terminate.recv() => process::exit(INTERRUPTED),
-        _ = interrupt.recv() => process::exit(INTERRUPTED),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
         () = stop => {}
     }
+    // The process itself ends when its shards have; this is the second signal.
+    let reason = "a second signal ended it at once";
+    journal.end(INTERRUPTED, reason);
+    process::exit(INTERRUPTED)
 }
 
 /// Lets the other node take over, if it is there; shard 0 bounds how long that may take.

@@ -47,9 +47,10 @@ impl clap::FromArgMatches for SettingFlags {
         self.config = matches.get_one::<PathBuf>(CONFIG_ID).cloned();
         let given = KEYS.iter().enumerate();
         let given = given.filter_map(|(index, key)| {
-            matches.get_one::<String>(key.name).map(|text| (index, text.clone()))
+            Some(matches.get_many::<String>(key.name)?.map(move |text| (index, text.clone())))
         });
-        self.given = given.collect();
+        // More than one only where a command takes several; the last one is the setting's.
+        self.given = given.flatten().collect();
         Ok(())
     }
 }

@@ -55,7 +55,9 @@ pub fn json(settings: &Settings) -> Json {
     json!({ "settings": entries.collect::<Vec<_>>() })
 }
 
-fn value_json(value: &Value) -> Json {
+/// A value for machines; a secret is hidden.
+#[must_use]
+pub fn value_json(value: &Value) -> Json {
     match value {
         Value::Switch(switch) => json!(switch),
         Value::Number(number) => json!(number),

@@ -70,7 +70,10 @@ pub fn sysctl() -> u32 {
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-fn seccomp_mode() -> u32 {
+/// The filter that this process is under: 0 none, 1 strict, 2 a filter (`Seccomp:` of
+/// `/proc/self/status`).
+#[must_use]
+pub fn seccomp_mode() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
     mode.and_then(|mode| mode.trim().parse().ok()).unwrap_or(0)

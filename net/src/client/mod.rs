@@ -168,6 +168,15 @@ impl Client {
         self.admin(r#"{"command":"status"}"#, Purpose::Read, &self.inner.anyone).await
     }
 
+    /// Sends an operator's request that changes nothing to any node that answers: the answer, in
+    /// JSON.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn ask(&self, json: &str) -> Result<String, Error> {
+        self.admin(json, Purpose::Read, &self.inner.anyone).await
+    }
+
     async fn admin(&self, json: &str, purpose: Purpose, lane: &Lane) -> Result<String, Error> {
         let request = Request {
             kind: FrameKind::Admin,

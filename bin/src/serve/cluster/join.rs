@@ -112,6 +112,13 @@ async fn prove(settings: &Settings, client: &Client, path: &Path) -> Result<(), 
     }
 }
 
+/// What is known of the store from an earlier probe, in JSON: `endpoint`, `bucket`,
+/// `if_match_form`.
+#[must_use]
+pub fn proven(path: &Path) -> Option<serde_json::Value> {
+    serde_json::to_value(read_proven(path)?).ok()
+}
+
 fn read_proven(path: &Path) -> Option<Proven> {
     // Unreadable is as good as absent: the store is proven again.
     serde_json::from_slice(&fs::read(path.join(STORE_FILE)).ok()?).ok()

@@ -10,6 +10,7 @@ use duolog_lease::grant::Grant;
 use duolog_lease::in_sync::InSync;
 use duolog_net::peer::PeerHello;
 
+use super::chronicle::PromotionTimes;
 use super::store::Told;
 use crate::serve::rebuild::Rebuilt;
 
@@ -128,8 +129,13 @@ pub enum ToControl {
         shard: ShardId,
         /// The reign.
         epoch: LeaseEpoch,
-        /// Whether the shard leads now.
-        result: Result<(), PromotionFailure>,
+        /// Whether the shard leads now, and what took how long.
+        result: Result<PromotionTimes, PromotionFailure>,
+    },
+    /// As leader: an append has entered since the reign was opened.
+    FirstAppend {
+        /// The reign.
+        epoch: LeaseEpoch,
     },
     /// Answer to [`ToShard::Drain`].
     Drained {

@@ -4,6 +4,7 @@
 //! (on every shard); this folder and `uring/pair` move their messages, objects and blocks.
 
 pub mod boot;
+pub mod chronicle;
 pub mod gauges;
 pub mod join;
 pub mod message;

@@ -1,6 +1,7 @@
 //! Requests on their way in, answers on their way out.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use duolog_engine::append::AppendView;
 use duolog_engine::ids::{MonoUs, ShardId};
@@ -18,6 +19,7 @@ use crate::serve::admin;
 use crate::serve::cluster::message::ToControl;
 use crate::serve::inbox::{ForeignRequest, Message};
 use crate::serve::refusal::RefusalText;
+use crate::serve::visit::Asker;
 
 /// What a client waits when another shard's inbox is full, milliseconds.
 const INBOX_RETRY_AFTER_MS: u32 = 10;
@@ -80,19 +82,55 @@ impl ShardLoop {
                 let from = self.id();
                 self.tell_control(ToControl::Admin { from, id, correlation, body });
             }
-            Request::Admin(json) => self.admin(ticket, json, answers),
+            Request::Admin(json) => self.admin(connection, ticket, json, answers),
         }
     }
 
     /// An operator's request.
-    fn admin(&self, ticket: Ticket, json: &str, answers: &mut Answers) {
-        match admin::answer(json, &self.session_settings(), &self.inboxes) {
-            Ok(answer) => answers.answer(ticket, |out, correlation| {
+    fn admin(
+        &self,
+        connection: &Rc<Connection>,
+        ticket: Ticket,
+        json: &str,
+        answers: &mut Answers,
+    ) {
+        let settings = self.session_settings();
+        match admin::answer(json, &settings, &self.inboxes) {
+            Ok(admin::Told::Events { last }) => {
+                let asked = |asker| self.journal.answer(asker, last);
+                self.leave_to_another_thread(connection, ticket, answers, asked);
+            }
+            Ok(admin::Told::Visit { reach }) => {
+                let asked = |asker| self.visits.ask(asker, reach);
+                self.leave_to_another_thread(connection, ticket, answers, asked);
+            }
+            Ok(admin::Told::Text(answer)) => answers.answer(ticket, |out, correlation| {
                 encode_admin_answer(out, correlation, &answer);
             }),
             Err(refused) => {
                 answers.refuse(ticket, &ErrorFrame::new(ErrorCode::Refused), refused);
             }
+        }
+    }
+
+    fn leave_to_another_thread(
+        &self,
+        connection: &Rc<Connection>,
+        ticket: Ticket,
+        answers: &mut Answers,
+        ask: impl FnOnce(Asker) -> bool,
+    ) {
+        let correlation = ticket.correlation();
+        let id = self.insert(Origin::Local(Rc::clone(connection), ticket));
+        let inbox = Arc::clone(&self.inboxes[self.id().0 as usize]);
+        let node = self.session_settings().node.to_string();
+        if ask(Asker { inbox, id, correlation, node }) {
+            return;
+        }
+        let asked = self.requests.borrow_mut().remove(id.0 as usize);
+        if let Origin::Local(_, ticket) = asked.origin {
+            let refused = ErrorFrame::new(ErrorCode::Refused);
+            answers.refuse(ticket, &refused, "the thread that answers this is busy: ask again");
         }
     }
 

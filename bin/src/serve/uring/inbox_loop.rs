@@ -30,6 +30,7 @@ pub(super) async fn run(shard: Rc<ShardLoop>, bell: UnixStream) {
         // The read is in flight whenever this task waits: a byte from any thread ends it.
         if let Err(error) = bell.read(&mut rings).await {
             tracing::error!(%error, event = "bell_broken", "a shard cannot hear other threads");
+            shard.journal.stop(crate::exit::Exit::Internal, "a shard cannot hear other threads");
             std::process::exit(i32::from(crate::exit::Exit::Internal.code()));
         }
         shard.inbox().answered_the_bell();

@@ -28,8 +28,10 @@ use crate::serve::cluster::PairSettings;
 use crate::serve::cluster::gauges::ShardGauge;
 use crate::serve::inbox::{Inbox, Message};
 use crate::serve::index::{IndexJob, SavedIndexes};
+use crate::serve::journal::Journal;
 use crate::serve::metrics::{Blocks, ShardMetrics};
 use crate::serve::stamps::NewestStamp;
+use crate::serve::visit::Visits;
 
 /// A request without an answer.
 #[derive(Debug)]
@@ -87,6 +89,10 @@ pub(super) struct ShardLoop {
     file_jobs: Sender<FileJob>,
     index_jobs: Sender<IndexJob>,
     clock: Clock,
+    /// The node's event log.
+    pub(in crate::serve) journal: Journal,
+    /// Answers `duolog doctor`.
+    pub(in crate::serve) visits: Visits,
     now: Cell<Now>,
     pub drained: Cell<bool>,
     pub stopping: Cell<bool>,
@@ -115,6 +121,10 @@ pub struct Parts {
     pub clock: Clock,
     /// `shards.spin_us`.
     pub spin_us: u64,
+    /// The node's event log.
+    pub journal: Journal,
+    /// Answers `duolog doctor`.
+    pub visits: Visits,
     pub pair: Option<Arc<PairSettings>>,
     /// `limits.subscriber_stall_ms`, microseconds.
     pub subscriber_stall_us: u64,
@@ -166,6 +176,8 @@ impl ShardLoop {
             file_jobs: parts.file_jobs,
             index_jobs: parts.index_jobs,
             clock: parts.clock,
+            journal: parts.journal,
+            visits: parts.visits,
             now: Cell::new(parts.clock.now()),
             drained: Cell::new(false),
             stopping: Cell::new(false),
@@ -392,6 +404,7 @@ impl ShardLoop {
     fn die(&self) -> ! {
         self.send_dirty_raw();
         let exit = crate::exit::Exit::WriteFailed;
+        self.journal.stop(exit, "a write into the log failed");
         std::process::exit(i32::from(exit.code()));
     }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::control::Control;
 use super::standing::in_sync;
+use crate::serve::admin::events_asked;
 use crate::serve::cluster::gauges::{Role, ShardReading};
 use crate::serve::inbox::Message;
 use crate::serve::{metrics, vitals};
@@ -25,6 +26,18 @@ use crate::serve::{metrics, vitals};
 enum Command {
     /// What the node is.
     Status,
+    /// The newest entries of its event log.
+    Events {
+        /// How many, at most.
+        #[serde(default = "events_asked")]
+        last: usize,
+    },
+    /// What its process and machine are like, and whether it reaches these addresses.
+    Doctor {
+        /// `host:port`.
+        #[serde(default)]
+        reach: Vec<String>,
+    },
     /// Give the lead to the other node.
     Handoff,
     /// Change the members.
@@ -54,6 +67,14 @@ pub(super) fn answer(
     let command = serde_json::from_slice(body)
         .map_err(|error| Refused::Bad(format!("the admin request is not understood: {error}")));
     match command {
+        Ok(Command::Events { last }) => {
+            let asker = control.asker(from, id, correlation);
+            busy_unless(control, to, control.shard.journal.answer(asker, last));
+        }
+        Ok(Command::Doctor { reach }) => {
+            let asker = control.asker(from, id, correlation);
+            busy_unless(control, to, control.shard.visits.ask(asker, reach));
+        }
         Ok(command) => {
             let control = Rc::clone(control);
             glommio::spawn_local(async move {
@@ -63,6 +84,14 @@ pub(super) fn answer(
             .detach();
         }
         Err(refused) => send(control, to, Err(refused)),
+    }
+}
+
+/// A request that another thread was to answer.
+fn busy_unless(control: &Rc<Control>, to: Asker, accepted: bool) {
+    if !accepted {
+        let text = "the thread that answers this has much to do: ask again";
+        send(control, to, Err(Refused::Bad(text.to_owned())));
     }
 }
 
@@ -99,6 +128,8 @@ fn leads(control: &Control) -> bool {
 
 async fn carry_out(control: &Rc<Control>, command: Command) -> Result<Value, Refused> {
     let (event, named) = match command {
+        // Answered by other threads.
+        Command::Events { .. } | Command::Doctor { .. } => return Ok(Value::Null),
         Command::Status => return Ok(status(control)),
         _ if !leads(control) => return Err(Refused::NotLeader),
         Command::Handoff => {
@@ -165,8 +196,7 @@ fn status(control: &Control) -> Value {
         .flat_map(|set| set.members())
         .map(|node| node.to_string())
         .collect();
-    let inboxes = control.shard.inboxes.iter();
-    let readings: Vec<ShardReading> = inboxes.map(|inbox| inbox.gauge.read()).collect();
+    let readings = control.readings();
     let shards: Vec<Value> =
         readings.iter().enumerate().map(|(index, reading)| shard(index, reading, leads)).collect();
     let rescues = control.shard.inboxes.iter();
@@ -198,7 +228,7 @@ fn status(control: &Control) -> Value {
 
 /// Where the second copies go. A connection that is up proves little when packets vanish: whoever
 /// is ahead, the follower or the chain, is what appends are acknowledged by.
-fn second_copy(readings: &[ShardReading]) -> &'static str {
+pub(super) fn second_copy(readings: &[ShardReading]) -> &'static str {
     let by_peer = |reading: &ShardReading| reading.linked && reading.acked >= reading.chain;
     if readings.iter().all(by_peer) { "peer" } else { "s3" }
 }

@@ -22,9 +22,11 @@ use super::calls::Calls;
 use super::heartbeat::{Inbound, Outbound};
 use super::history::History;
 use super::tally::Tally;
+use crate::journal::Note;
 use crate::serve::background::FileJob;
 use crate::serve::cluster::PairSettings;
-use crate::serve::cluster::gauges::Role;
+use crate::serve::cluster::chronicle::{Chronicle, StoreAnswer};
+use crate::serve::cluster::gauges::{Role, ShardReading};
 use crate::serve::cluster::message::{Target, ToControl, ToShard};
 use crate::serve::cluster::store::{Ask, Lane, Told};
 use crate::serve::inbox::Message;
@@ -48,6 +50,8 @@ pub(in crate::serve) struct Control {
     /// The node that the shards send the log to.
     pub target: RefCell<Option<Target>>,
     pub history: RefCell<History>,
+    /// What goes into the event log.
+    pub(super) chronicle: RefCell<Chronicle>,
     stopped: RefCell<Tally<()>>,
     promoted: RefCell<Tally<LeaseEpoch>>,
     drained: RefCell<Tally<LeaseEpoch>>,
@@ -76,6 +80,7 @@ impl Control {
             inbound: RefCell::default(),
             target: RefCell::default(),
             history: RefCell::default(),
+            chronicle: RefCell::default(),
             stopped: RefCell::new(Tally::new(count)),
             promoted: RefCell::new(Tally::new(count)),
             drained: RefCell::new(Tally::new(count)),
@@ -106,6 +111,7 @@ impl Control {
             self.perform(action);
         }
         self.publish();
+        self.note_changes();
     }
 
     /// Shows other threads what the node is; a lease runs out without an event.
@@ -146,6 +152,7 @@ impl Control {
             }
             Action::StartPromotion { epoch, in_sync } => {
                 self.promoted.borrow_mut().clear();
+                self.chronicle.borrow_mut().promotes(self.shard.now());
                 self.tell(|| ToShard::Members { in_sync, proposal: None });
                 self.tell(|| ToShard::Promote { epoch });
             }
@@ -163,7 +170,10 @@ impl Control {
                 self.drained.borrow_mut().clear();
                 self.tell(|| ToShard::Drain { epoch });
             }
-            Action::Resign { epoch } => self.outbound.resign(self, epoch),
+            Action::Resign { epoch } => {
+                self.note(Note::new("resigned").at_epoch(epoch.0));
+                self.outbound.resign(self, epoch);
+            }
             Action::Report(report) => self.report(&report),
             Action::SetTimer { at } => {
                 self.timer.set(Some(at));
@@ -216,6 +226,7 @@ impl Control {
     fn read_lease(self: &Rc<Self>, call: CallId) {
         let control = Rc::clone(self);
         let ask = Ask::Get(self.settings.keys.lease());
+        self.chronicle.borrow_mut().looks(self.shard.now());
         glommio::spawn_local(async move {
             let told = control.calls.ask(Lane::Lease, ask).await;
             let result = match told {
@@ -234,6 +245,8 @@ impl Control {
                     ReadResult::Failed
                 }
             };
+            let failed = matches!(result, ReadResult::Failed);
+            control.note_answer(if failed { StoreAnswer::None } else { StoreAnswer::Clear });
             let skew_ms = control.settings.store.counters().skew_ms.load(Ordering::Relaxed);
             control.step(Event::SkewSeen { difference_ms: skew_ms.unsigned_abs() });
             control.step(Event::LeaseRead { call, result, jitter: jitter() });
@@ -250,6 +263,7 @@ impl Control {
                 .ok()
                 .map(|tag| Ask::Replace(key, body, tag)),
         };
+        self.chronicle.borrow_mut().writes(self.shard.now());
         glommio::spawn_local(async move {
             let told = match ask {
                 Some(ask) => control.calls.ask(Lane::Lease, ask).await,
@@ -264,6 +278,8 @@ impl Control {
                     WriteOutcome::Unknown
                 }
             };
+            let unknown = matches!(outcome, WriteOutcome::Unknown);
+            control.note_answer(if unknown { StoreAnswer::None } else { StoreAnswer::Clear });
             control.step(Event::LeaseWritten { call, outcome, jitter: jitter() });
         })
         .detach();
@@ -286,9 +302,14 @@ impl Control {
         self.machine.borrow().promised().0
     }
 
+    /// How far every shard is, in order.
+    pub fn readings(&self) -> Vec<ShardReading> {
+        self.shard.inboxes.iter().map(|inbox| inbox.gauge.read()).collect()
+    }
+
     /// What is committed on every shard, in order.
     pub fn commits(&self) -> Vec<Lsn> {
-        self.shard.inboxes.iter().map(|inbox| inbox.gauge.read().committed).collect()
+        self.readings().into_iter().map(|reading| reading.committed).collect()
     }
 
     /// A message of a shard or of another thread.
@@ -303,7 +324,8 @@ impl Control {
                     self.step(Event::FollowingStopped);
                 }
             }
-            ToControl::PromotionEnded { shard, epoch, result: Ok(()) } => {
+            ToControl::PromotionEnded { shard, epoch, result: Ok(times) } => {
+                self.chronicle.borrow_mut().promoted(times);
                 if self.promoted.borrow_mut().count(shard, epoch) {
                     self.leader_address.replace((epoch, self.settings.client_address.clone()));
                     self.step(Event::PromotionFinished { epoch });
@@ -315,9 +337,11 @@ impl Control {
             }
             ToControl::Drained { shard, epoch } => {
                 if self.drained.borrow_mut().count(shard, epoch) {
+                    self.note(Note::new("drained").at_epoch(epoch.0));
                     self.step(Event::Drained { epoch });
                 }
             }
+            ToControl::FirstAppend { epoch } => self.note_append(epoch.0),
             ToControl::ChainLost { epoch } => self.step(Event::ChainLost { epoch }),
             ToControl::RenewalWanted { epoch } => self.step(Event::RenewalWanted { epoch }),
             ToControl::NewReignWanted { epoch } => {
@@ -369,6 +393,7 @@ impl Control {
         let wall = self.shard.now().wall;
         self.history.borrow_mut().note(wall, report);
         self.settings.metrics.count(report);
+        self.note_report(report);
         match &report.what {
             What::FollowerReachable => self.tell(|| ToShard::Reachable(true)),
             What::FollowerUnreachable => self.tell(|| ToShard::Reachable(false)),
@@ -385,15 +410,18 @@ impl Control {
                 Some(at) => Duration::from_millis(at.since(self.now().mono)),
                 None => Duration::from_secs(1),
             };
+            let due = self.shard.now().mono.plus(wait.as_micros() as u64);
             let moved = async {
                 self.timer_moved.wait().await;
                 false
             };
-            let due = async {
+            let rung = async {
                 glommio::timer::sleep(wait).await;
                 true
             };
-            if futures_lite::future::or(moved, due).await {
+            let rung = futures_lite::future::or(moved, rung).await;
+            self.note_stall(due);
+            if rung {
                 self.timer.set(self.timer.get().filter(|at| *at > self.now().mono));
                 self.step(Event::Tick);
             }

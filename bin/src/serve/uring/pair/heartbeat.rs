@@ -14,6 +14,7 @@ use duolog_net::peer::{
 
 use super::control::Control;
 use super::wire::{Wire, within};
+use crate::journal::Note;
 use crate::serve::cluster::message::{Target, ToShard};
 
 /// How long the other node may take to answer a hello.
@@ -87,10 +88,17 @@ pub(super) async fn dial(control: &Rc<Control>, epoch: LeaseEpoch, target: &Targ
     }
     control.outbound.close();
     control.outbound.wire.replace(Some(Rc::clone(&wire)));
+    let note = Note::new("peer_connected").at_epoch(epoch.0).with("peer", target.node.to_string());
+    control.note(note.with("address", target.address.to_string()).with("as", "leader"));
     let control = Rc::clone(control);
     let node = target.node;
     glommio::spawn_local(async move { read_acks(control, wire, reader, node).await }).detach();
     true
+}
+
+/// How far another clock is ahead of this one, ms.
+fn distance_ms(other: WallMs, own: WallMs) -> i64 {
+    i64::try_from(other.0).unwrap_or(i64::MAX) - i64::try_from(own.0).unwrap_or(i64::MAX)
 }
 
 /// What a heartbeat connection carries back.
@@ -119,10 +127,9 @@ async fn read_acks(control: Rc<Control>, wire: Rc<Wire>, mut reader: PeerReader,
     while let Some(message) = next(&wire, &mut reader).await {
         match message {
             Owned::Acked(acked) if acked.from == node => {
-                let own = control.now().wall.0;
-                let skew = i64::try_from(acked.wall.0).unwrap_or(i64::MAX)
-                    - i64::try_from(own).unwrap_or(i64::MAX);
+                let skew = distance_ms(acked.wall, control.now().wall);
                 control.outbound.skew_ms.set(Some(skew));
+                control.chronicle.borrow_mut().skew(skew);
                 let PeerHeartbeatAcked { from, epoch, sent, .. } = acked;
                 control.step(Event::HeartbeatAcked { from, epoch, sent });
             }
@@ -139,6 +146,8 @@ async fn read_acks(control: Rc<Control>, wire: Rc<Wire>, mut reader: PeerReader,
     let own = control.outbound.wire.borrow().as_ref().is_some_and(|kept| Rc::ptr_eq(kept, &wire));
     if own {
         control.outbound.wire.replace(None);
+        let note = Note::new("peer_disconnected").with("peer", node.to_string());
+        control.note(note.with("as", "leader"));
         control.step(Event::HeartbeatFailed { sent: control.outbound.last_sent.get() });
     }
 }
@@ -188,9 +197,13 @@ pub(super) async fn serve(
     {
         before.wire.shut();
     }
+    let note = Note::new("peer_connected").at_epoch(epoch.0);
+    control.note(note.with("peer", hello.from.to_string()).with("as", "follower"));
     control.met(hello.epoch, hello.client_address);
     listen(&control, &wire, reader, hello.from).await;
     wire.shut();
+    let note = Note::new("peer_disconnected").at_epoch(epoch.0);
+    control.note(note.with("peer", hello.from.to_string()).with("as", "follower"));
     let mut kept = control.inbound.borrow_mut();
     if kept.as_ref().is_some_and(|kept| Rc::ptr_eq(kept, &inbound)) {
         *kept = None;
@@ -221,7 +234,12 @@ fn take_heartbeat(control: &Rc<Control>, heartbeat: &PeerHeartbeat) {
     let PeerHeartbeat { epoch, cluster, from, sent, wall, .. } = *heartbeat;
     control.step(Event::HeartbeatReceived(Heartbeat { from, cluster, epoch, sent, wall }));
     if control.machine.borrow().following() == Some((from, epoch)) {
-        control.history.borrow_mut().heard(control.shard.now().wall);
+        let now = control.shard.now();
+        control.history.borrow_mut().heard(now.wall);
+        let mut chronicle = control.chronicle.borrow_mut();
+        chronicle.heard(now);
+        chronicle.skew(distance_ms(wall, now.wall));
+        drop(chronicle);
         spread_commits(control, epoch, &heartbeat.commits);
     }
 }
@@ -234,6 +252,9 @@ fn take_resignation(control: &Rc<Control>, resign: &PeerResign) {
     }
     if control.machine.borrow().following() == Some((from, epoch)) {
         control.history.borrow_mut().heard(control.now().wall);
+        control.chronicle.borrow_mut().heard(control.shard.now());
+        let note = Note::new("resign_received").at_epoch(epoch.0);
+        control.note(note.with("peer", from.to_string()));
         spread_commits(control, epoch, &resign.commits);
     }
     control.step(Event::ResignReceived { from, epoch });

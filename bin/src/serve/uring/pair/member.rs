@@ -69,6 +69,8 @@ pub(in crate::serve) struct Member {
     pub looks: Looks,
     /// Rings when writes or rebuilds are over.
     pub settled: Bell,
+    /// The log's end when the reign was opened, until an append follows it.
+    pub opened_at: Cell<Option<Lsn>>,
     /// What the control was told about this reign, so that it is told once.
     told_caught_up: Cell<Option<LeaseEpoch>>,
     told_covered: Cell<Option<InSync>>,
@@ -100,6 +102,7 @@ impl Member {
             settled: Bell::default(),
             lending: Cell::new(false),
             looks: Looks::default(),
+            opened_at: Cell::new(None),
             told_caught_up: Cell::new(None),
             told_covered: Cell::new(None),
             told_standing: RefCell::default(),
@@ -254,6 +257,7 @@ impl ShardLoop {
     fn demote(self: &Rc<Self>) {
         let member = self.member();
         member.reign.set(None);
+        member.opened_at.set(None);
         member.reachable.set(false);
         self.step(Event::Demote);
         self.blocks.borrow_mut().forget();
@@ -345,6 +349,7 @@ impl ShardLoop {
             (shard.end().lsn, shard.durable().lsn, shard.committed().lsn)
         };
         if end > committed {
+            self.tell_first_append(end);
             member.uploads.look(self);
         }
         if durable == end {
@@ -352,6 +357,17 @@ impl ShardLoop {
         }
         self.tell_caught_up(committed);
         self.tell_covered();
+    }
+
+    /// As leader: the reign has its first append on this shard.
+    fn tell_first_append(&self, end: Lsn) {
+        let opened_at = &self.member().opened_at;
+        if opened_at.get().is_some_and(|opened| end > opened) {
+            opened_at.set(None);
+            if let Some(epoch) = self.member().reign.get() {
+                self.tell_control(ToControl::FirstAppend { epoch });
+            }
+        }
     }
 
     /// As follower: this shard has what it was told is committed.

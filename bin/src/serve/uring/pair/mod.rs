@@ -14,6 +14,7 @@ mod inlink;
 mod lend;
 mod listener;
 mod member;
+mod notes;
 mod object;
 mod outlink;
 mod promote;

@@ -1,7 +1,7 @@
 //! Drives the promotion of one shard: gets and puts objects of the chains, looks into the own log,
 //! cuts it, gives it blocks.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use duolog_lease::event::PromotionFailure;
 use super::object::{self, NotMade};
 use super::outlink::ReignLog;
 use super::{blocks, rebuild};
+use crate::serve::cluster::chronicle::PromotionTimes;
 use crate::serve::cluster::message::ToControl;
 use crate::serve::cluster::store::{Ask, Lane, Told};
 use crate::serve::uring::notify::Notify;
@@ -43,6 +44,7 @@ struct Driver {
     held: RefCell<HashMap<(LeaseEpoch, Seq), Bytes>>,
     /// The Open's bytes: every attempt sends the same.
     open: RefCell<Option<Bytes>>,
+    times: Cell<PromotionTimes>,
 }
 
 /// Starts the promotion to `epoch`.
@@ -54,6 +56,7 @@ pub(super) fn spawn(shard: &Rc<ShardLoop>, epoch: LeaseEpoch) {
         arrived: Notify::default(),
         held: RefCell::default(),
         open: RefCell::default(),
+        times: Cell::default(),
     });
     glommio::spawn_local(async move {
         futures_lite::future::yield_now().await;
@@ -129,7 +132,8 @@ fn end(driver: &Driver, ended: Ended) {
             member.uploads.begin(shard, log);
             member.collector.begin(shard, epoch, base.lsn);
             member.target_changed.ring();
-            Ok(())
+            member.opened_at.set(Some(end.lsn));
+            Ok(driver.times.get())
         }
         Ended::Deposed => Err(PromotionFailure::Sealed),
         Ended::Failed(failure) => {
@@ -156,6 +160,18 @@ impl Driver {
         self.shard.member().calls.ask(Lane::Lease, ask).await
     }
 
+    /// The moment, us.
+    fn clock_us(&self) -> u64 {
+        self.shard.look_at_the_clock();
+        self.shard.now().mono.0
+    }
+
+    fn note_time(&self, add: impl FnOnce(&mut PromotionTimes)) {
+        let mut times = self.times.get();
+        add(&mut times);
+        self.times.set(times);
+    }
+
     async fn perform(self: Rc<Self>, action: Action) {
         // The machine's step is over before anything is done.
         futures_lite::future::yield_now().await;
@@ -168,10 +184,18 @@ impl Driver {
                 let mut body = Vec::new();
                 let node = self.shard.member().settings.identity.node;
                 encode_seal(object::id(&self.shard, epoch, seq), node, self.epoch, &mut body);
+                let began = self.clock_us();
                 let outcome = self.create(epoch, seq, body.into()).await;
+                let took = self.clock_us().saturating_sub(began);
+                self.note_time(|times| times.seal_us += took);
                 self.tell(Event::Put { epoch, seq, outcome });
             }
-            Action::PutOpen { base, end } => self.put_open(base, end).await,
+            Action::PutOpen { base, end } => {
+                let began = self.clock_us();
+                self.put_open(base, end).await;
+                let took = self.clock_us().saturating_sub(began);
+                self.note_time(|times| times.open_us += took);
+            }
             Action::FindEnd { ask, lsn } => match blocks::end_at(&self.shard, lsn).await {
                 Ok(end) => self.tell(Event::EndFound { ask, end }),
                 Err(error) => {
@@ -211,6 +235,7 @@ impl Driver {
                     Err(error) => return GetAnswer::Unusable(error),
                 };
                 self.held.borrow_mut().insert((epoch, seq), body);
+                self.note_time(|times| times.objects += 1);
                 answer
             }
             Told::Absent => GetAnswer::Nothing,

@@ -80,6 +80,7 @@ pub(super) fn finish(shard: &Rc<ShardLoop>, rebuilt: Rebuilt) {
         Err(error) => {
             let (lsn, id) = (keep.0, shard.id().0);
             tracing::error!(event = "log_not_cut", shard = id, lsn, error, "the node stops");
+            shard.journal.stop(crate::exit::Exit::LogDamaged, "the log could not be cut");
             std::process::exit(i32::from(crate::exit::Exit::LogDamaged.code()));
         }
     }
@@ -96,6 +97,8 @@ async fn replace(shard: &Rc<ShardLoop>, rebuilt: RebuiltShard) {
             Ok(file) => shard.add_writer(generation, file),
             Err(error) => {
                 tracing::error!(event = "segment_not_opened", %generation, %error);
+                let reason = "the segment behind a cut could not be opened";
+                shard.journal.stop(crate::exit::Exit::WriteFailed, reason);
                 std::process::exit(i32::from(crate::exit::Exit::WriteFailed.code()));
             }
         }

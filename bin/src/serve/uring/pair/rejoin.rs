@@ -28,6 +28,7 @@ pub(super) fn consider(control: &Rc<Control>, error: &DocumentError) {
         tracing::error!(event = "rejoin_failed", %error, "remove the data directory by hand");
         return;
     }
+    control.shard.journal.stop(crate::exit::Exit::Ok, "it starts again as the second node");
     let Ok(program) = std::env::current_exe() else { return };
     // On success this process is the new one: files, rings and sockets close with the old image.
     let error = std::process::Command::new(program).args(std::env::args_os().skip(1)).exec();
