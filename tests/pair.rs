@@ -3,6 +3,7 @@
 
 mod pair_counts;
 mod pair_double;
+mod pair_events;
 mod pair_founding;
 mod pair_handover;
 mod pair_kills;
