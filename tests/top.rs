@@ -145,7 +145,7 @@ fn top_prints_one_frame_or_document() {
     let told = told.json();
     assert!(told["nodes"][0]["events_per_s"].as_f64() > Some(0.0), "{told:#}");
     assert!(told["nodes"][0]["writes_per_s"].as_f64() > Some(0.0), "{told:#}");
-    crowd.finish();
+    drop(crowd.finish());
     pair.kill(1);
     let frame = run(&["top", "--once", "--interval-ms", "100", "--addr", &addresses]);
     assert_eq!(frame.code, Some(1), "{frame:?}");

@@ -259,7 +259,8 @@ mod tests {
 
     #[test]
     fn each_difference_is_told_with_its_remedy() {
-        let changes: [(&str, fn(&mut Json), Status); 5] = [
+        type Change = (&'static str, fn(&mut Json), Status);
+        let changes: [Change; 5] = [
             ("settings", |said| said["settings"]["shards.count"] = json!(3), Status::Fail),
             ("bucket", |said| said["place"]["s3.bucket"] = json!("other"), Status::Fail),
             ("version", |said| said["version"] = json!("2"), Status::Warn),

@@ -116,6 +116,12 @@ fn has(view: &View<'_>, log: usize, event: &str) -> bool {
     entries(view, log).any(|entry| entry.event == event)
 }
 
+/// A node that had followed the reign before was started again. Its first start is none.
+fn restarted(view: &View<'_>, log: usize) -> bool {
+    let mut followed = entries(view, log).skip_while(|entry| entry.event != "follows");
+    followed.any(|entry| entry.event == "process_start")
+}
+
 /// The new leader itself was started after it had followed last.
 fn restarts_before(view: &View<'_>, log: usize) -> bool {
     let lines = view.lines[..view.challenge].iter().rev();
@@ -142,7 +148,7 @@ fn same_leader(view: &View<'_>, name: &str) -> (Cause, String) {
         return (Cause::NewReign, why);
     }
     let other = (0..view.evidence.logs.len()).find(|log| *log != own);
-    if other.is_some_and(|other| has(view, other, "process_start")) {
+    if other.is_some_and(|other| restarted(view, other)) {
         let why = format!("both nodes were restarted; {name}, which had led, came back first");
         return (Cause::BothRestarted, why);
     }

@@ -64,12 +64,8 @@ impl Evidence {
     pub fn skew_ms(&self) -> Option<i64> {
         let [one, other] = self.logs.as_slice() else { return None };
         let newest = |log: &NodeLog| {
-            let found = log
-                .entries
-                .iter()
-                .rev()
-                .find_map(|entry| Some((entry.at_ms, entry.facts.get("skew_ms")?.as_i64()?)));
-            found
+            let mut newest = log.entries.iter().rev();
+            newest.find_map(|entry| Some((entry.at_ms, entry.facts.get("skew_ms")?.as_i64()?)))
         };
         match (newest(one), newest(other)) {
             (Some((at, skew)), Some((other_at, _))) if at >= other_at => Some(skew),

@@ -1,9 +1,12 @@
 //! One order for the entries of two nodes. Within a node the log's own order holds; across nodes
-//! what must have come first does: nobody knows of a reign before somebody has challenged for it.
+//! what must have come first does: nobody knows of a reign before somebody has won the lease for it.
 //! Clocks, corrected by the skew that the nodes measured, decide the rest.
 
 use super::evidence::{Evidence, NodeLog};
 use crate::journal::Entry;
+
+/// Clocks that contradict the order by less are only as exact as they are, ms.
+const CLOCK_NOISE_MS: u64 = 10;
 
 /// An entry in the common order.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,7 @@ pub fn merge(evidence: &Evidence) -> Vec<Line<'_>> {
     };
     let mut next = vec![0_usize; logs.len()];
     let mut lines: Vec<Line<'_>> = Vec::new();
+    let mut latest_ms = 0;
     loop {
         let heads = logs.iter().enumerate().filter_map(|(log, kept)| {
             let entry = kept.entries.get(next[log])?;
@@ -41,8 +45,11 @@ pub fn merge(evidence: &Evidence) -> Vec<Line<'_>> {
         let chosen = free.unwrap_or(0);
         let Some((log, entry, at_ms)) = heads.get(chosen).copied() else { return lines };
         next[log] += 1;
-        let late = lines.last().is_some_and(|last| last.log != log && last.at_ms > at_ms);
-        lines.push(Line { log, entry, at_ms, by_cause: chosen > 0 || late });
+        let first_ms = heads.first().map_or(at_ms, |(_, _, first_ms)| *first_ms);
+        let early = first_ms + CLOCK_NOISE_MS < at_ms;
+        let late = latest_ms > at_ms + CLOCK_NOISE_MS;
+        latest_ms = latest_ms.max(at_ms);
+        lines.push(Line { log, entry, at_ms, by_cause: early || late });
     }
 }
 
@@ -60,12 +67,13 @@ fn waits(logs: &[NodeLog], next: &[usize], own: usize, entry: &Entry) -> bool {
             "follower_reachable" if has("follows", epoch) => true,
             "handover_done" => has("challenges", epoch + 1),
             "challenges" => has("leads", epoch - epoch.min(1)),
+            // A leader sends heartbeats when it leads.
+            "follows" => has("leads", epoch),
             _ => {
                 let known = entry.facts.get("seen").and_then(serde_json::Value::as_u64);
                 let known = known.unwrap_or(epoch).max(epoch);
-                // Its own reign, or one that it lost, needs nobody else's challenge.
-                let won_there = has("reign_won", known);
-                won_there && has("challenges", known)
+                // The store had the lease before anybody could read it there.
+                has("reign_won", known)
             }
         }
     })

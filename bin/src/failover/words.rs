@@ -69,12 +69,29 @@ fn line_text(line: &Line<'_>, evidence: &Evidence, width: usize) -> String {
     let facts =
         line.entry.facts.iter().filter(|(name, _)| !TOLD_ELSEWHERE.contains(&name.as_str()));
     let facts: String = facts.map(|(name, value)| fact(name, value)).collect();
-    format!("{time}{mark} {name:<width$}  {}{epoch}{reason}{facts}", line.entry.event)
+    let text = format!("{}{epoch}{reason}{facts}", line.entry.event);
+    // People know nodes by their addresses.
+    let known = evidence.logs.iter().filter(|log| !log.node.is_empty());
+    let text = known.fold(text, |text, log| text.replace(&log.node, &log.name));
+    format!("{time}{mark} {name:<width$}  {text}")
 }
 
 /// Facts that the phases or the sentence tell already.
-const TOLD_ELSEWHERE: [&str; 7] =
-    ["phases", "skew_ms", "pid", "commit", "clean", "same_boot", "in_sync"];
+const TOLD_ELSEWHERE: [&str; 13] = [
+    "phases",
+    "skew_ms",
+    "pid",
+    "commit",
+    "clean",
+    "same_boot",
+    "in_sync",
+    "cause",
+    "heard_ms",
+    "before_ms",
+    "from",
+    "why",
+    "seen",
+];
 
 fn fact(name: &str, value: &Json) -> String {
     match (name.strip_suffix("_us"), value.as_u64(), value.as_str()) {
