@@ -29,6 +29,7 @@ Examples:
   duolog failover explain --addr 10.0.0.1:7400,10.0.0.2:7400
   duolog failover explain --last 5 --config /etc/duolog.toml --addr A:7400,B:7400 --json
   duolog failover explain --addr A:7400 --data-dir ./copy-of-B
+  duolog failover explain --addr '' --data-dir ./copy-of-A --data-dir ./copy-of-B
 
 Both nodes' event logs are merged by what must have come first, not by clocks; their difference is
 told. A node that does not answer is named; its log can be given as a directory (--data-dir, also
@@ -93,4 +94,27 @@ pub fn run(
         (false, true) if !lease_failed => Exit::Ok,
         _ => Exit::CheckFailed,
     })
+}
+
+#[cfg(test)]
+mod arguments {
+    use std::path::PathBuf;
+
+    use clap::Parser;
+
+    use super::FailoverCommand;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn several_directories_can_be_named() {
+        let line = ["duolog", "failover", "explain", "--data-dir", "a", "--data-dir=b"];
+        let Ok(Cli { command: Command::Failover(FailoverCommand::Explain(arguments)) }) =
+            Cli::try_parse_from(line)
+        else {
+            panic!("not understood: {line:?}")
+        };
+        assert_eq!(arguments.dirs(), [PathBuf::from("a"), PathBuf::from("b")]);
+        let twice = ["duolog", "serve", "--data-dir", "a", "--data-dir", "b"];
+        assert!(Cli::try_parse_from(twice).is_err(), "a server has one");
+    }
 }

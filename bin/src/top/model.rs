@@ -221,7 +221,8 @@ pub mod tests {
         let json = model.json();
         assert_eq!(json["nodes"][0]["events_per_s"], 2000.0);
         assert_eq!(json["nodes"][1]["error"], "gone");
-        model.take(look(2, Ok(follower())));
+        let restarted = Look { at: MonoUs(4_000_000), ..look(2, Ok(follower())) };
+        model.take(restarted);
         assert_eq!(model.rate(0), None, "a counter that goes back is another process's");
     }
 
