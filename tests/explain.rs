@@ -50,7 +50,7 @@ fn position(change: &Json, event: &str, node: &str) -> Option<usize> {
 /// Promised: after kill -9 of the leader it is said that it was killed, how long appends waited,
 /// and what each part took; the parts add up to the pause, and the pause is what clients saw. With
 /// the dead node away its log is named as missing, and taken from its directory.
-/// Provoked: kill -9 under load; explained while it is away, by its directory, and after its return.
+/// Provoked: kill -9 under load; explained while it is away, by its directory, and when it is back.
 /// Broken: another cause, parts that do not add up, a pause that is not the clients'.
 #[test]
 fn a_killed_leader_is_explained_with_phases_that_add_up_to_the_pause() {

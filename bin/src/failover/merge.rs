@@ -1,5 +1,5 @@
 //! One order for the entries of two nodes. Within a node the log's own order holds; across nodes
-//! what must have come first does: nobody knows of a reign before somebody has won the lease for it.
+//! what must have come first does: nobody knows of a reign before somebody has won its lease.
 //! Clocks, corrected by the skew that the nodes measured, decide the rest.
 
 use super::evidence::{Evidence, NodeLog};

@@ -141,7 +141,7 @@ fn grounds_text(story: &Story<'_>, evidence: &Evidence) -> String {
     if let [one, other] = evidence.logs.as_slice() {
         out.push_str(&match evidence.skew_ms() {
             Some(skew) => format!(
-                "  skew_ms  {skew}: the clock of {} less that of {}; times are told by the latter's, \
+                "  skew_ms  {skew}: the clock of {} less that of {}; times are the latter's, \
                  the order across nodes by epochs (* marks where clocks say otherwise)\n",
                 other.name, one.name
             ),

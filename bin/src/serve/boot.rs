@@ -121,8 +121,8 @@ impl Node {
         journal: &Journal,
     ) -> Result<Self, Failure> {
         let Shards { recovered, inboxes, bells } = shards;
-        let (cluster, dir) = (identity.cluster().to_string(), settings.data_dir()?.to_owned());
-        let visits = Visits::start(settings, cluster, dir).map_err(|error| internal(&error))?;
+        let visits = Visits::start(settings, identity.cluster());
+        let visits = visits.map_err(|error| internal(&error))?;
         let ended = Arc::new(AtomicBool::new(false));
         let mut files = Vec::new();
         let mut indexed = Vec::new();
@@ -137,8 +137,8 @@ impl Node {
             loops.push((machine, dir, log_map, SavedIndexes::of(&indexes)));
             indexed.push(ShardIndex { files: indexes, config, inbox: Arc::clone(inbox) });
         }
-        let started =
-            background::start_files(files, PromiseFile::new(settings.data_dir()?), journal.clone());
+        let promise = PromiseFile::new(settings.data_dir()?);
+        let started = background::start_files(files, promise, journal.clone());
         let (file_jobs, file_thread) = started.map_err(|error| internal(&error))?;
         let started = index::start(indexed, Arc::clone(&ended));
         let (index_jobs, index_thread) = started.map_err(|error| internal(&error))?;
@@ -168,10 +168,8 @@ impl Node {
             };
             let cpus = settings.shards.cpus.as_ref().map(|plan| plan[shard.0 as usize].clone());
             let (listen, ready) = (settings.listen.client, ready.clone());
-            let control = pair.as_ref().filter(|_| shard.0 == 0).map(|pair| ControlSetup {
-                listen: settings.cluster.listen_peer,
-                promised: pair.promised,
-            });
+            let control = pair.as_ref().filter(|_| shard.0 == 0);
+            let control = control.map(|pair| control_setup(settings, pair));
             let setup = ShardSetup { parts, bell, listen, cpus, ready, control };
             shards.push(spawn(setup).map_err(|error| internal(&error))?);
         }
@@ -181,8 +179,7 @@ impl Node {
         let watchdog = watchdog::start(Arc::clone(&inboxes), bound, Arc::clone(&ended));
         let runner = pair.map(|pair| pair.runner);
         life.enter(Phase::Serving);
-        let started =
-            signals::start(Arc::clone(&inboxes), runner, Arc::clone(life), journal.clone());
+        let started = signals::start(inboxes, runner, Arc::clone(life), journal.clone());
         started.map_err(|error| internal(&error))?;
         let helpers = vec![file_thread, index_thread, watchdog.map_err(|error| internal(&error))?];
         let (cluster, node) = (identity.cluster_id, identity.node_id);
@@ -204,6 +201,10 @@ impl Node {
         tracing::info!(event = "stopped");
         Ok(Exit::Ok)
     }
+}
+
+fn control_setup(settings: &Settings, pair: &PairBoot) -> ControlSetup {
+    ControlSetup { listen: settings.cluster.listen_peer, promised: pair.promised }
 }
 
 fn await_ready(

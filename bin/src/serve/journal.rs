@@ -51,7 +51,7 @@ impl Journal {
     pub fn start(dir: &Path) -> io::Result<Self> {
         let (jobs, receiver) = bounded(JOBS_MAX);
         let file = JournalFile::open(dir).inspect_err(|error| {
-            tracing::warn!(event = "events_not_kept", %error, "the node's event log stays as it is");
+            tracing::warn!(event = "events_not_kept", %error, "the event log stays as it is");
         });
         let file = file.ok();
         let boot = boot_id();

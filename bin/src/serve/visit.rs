@@ -3,11 +3,11 @@
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam::channel::{Receiver, Sender, bounded};
+use duolog_engine::ids::ClusterId;
 use duolog_engine::shard::RequestId;
 use duolog_net::limits::ADMIN_ANSWER_MAX_BYTES;
 use duolog_net::wire::encode_admin_answer;
@@ -77,11 +77,11 @@ impl Visits {
     ///
     /// # Errors
     /// Of the thread.
-    pub fn start(settings: &Settings, cluster: String, dir: PathBuf) -> io::Result<Self> {
+    pub fn start(settings: &Settings, cluster: ClusterId) -> io::Result<Self> {
         let (jobs, receiver) = bounded(VISITS_MAX);
         let settings = settings.clone();
         let thread = std::thread::Builder::new().name("visits".to_owned());
-        thread.spawn(move || run(&settings, &cluster, &dir, &receiver))?;
+        thread.spawn(move || run(&settings, &cluster.to_string(), &receiver))?;
         Ok(Self { jobs })
     }
 
@@ -92,16 +92,11 @@ impl Visits {
     }
 }
 
-fn run(
-    settings: &Settings,
-    cluster: &str,
-    dir: &std::path::Path,
-    jobs: &Receiver<(Asker, Vec<String>)>,
-) {
+fn run(settings: &Settings, cluster: &str, jobs: &Receiver<(Asker, Vec<String>)>) {
     for (asker, reach) in jobs {
         let reached: Vec<Json> = reach.iter().take(DOORS_MAX).map(|door| knock(door)).collect();
         let findings = doctor::json(&doctor::examine_running(settings));
-        let proven = join::proven(dir);
+        let proven = settings.data_dir.as_deref().and_then(join::proven);
         let (shared, place) = (some_of(settings, &SHARED), some_of(settings, &PLACE));
         // The clock last: the answer leaves at this moment.
         asker.answer(&json!({

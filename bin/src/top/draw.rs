@@ -291,7 +291,8 @@ mod tests {
     #[test]
     fn latencies_are_shown_where_a_node_tells_them() {
         let mut told = follower();
-        told["latency"] = serde_json::json!({"total": {"p50_us": 120, "p99_us": 900, "count": 7, "sum_us": 4000}});
+        let total = serde_json::json!({"p50_us": 120, "p99_us": 900, "count": 7, "sum_us": 4000});
+        told["latency"] = serde_json::json!({ "total": total });
         let mut model = model(Ok(told));
         assert!(!text(&model, 100, 30).contains("p50 120 us"));
         model.select(1);
