@@ -121,8 +121,7 @@ impl Node {
         journal: &Journal,
     ) -> Result<Self, Failure> {
         let Shards { recovered, inboxes, bells } = shards;
-        let visits = Visits::start(settings, identity.cluster());
-        let visits = visits.map_err(|error| internal(&error))?;
+        let visits = begun(Visits::start(settings, identity.cluster()))?;
         let ended = Arc::new(AtomicBool::new(false));
         let mut files = Vec::new();
         let mut indexed = Vec::new();
@@ -131,17 +130,20 @@ impl Node {
             recovered.into_iter().zip(inboxes.iter())
         {
             let config = *machine.config();
-            let layout = config.layout;
             let (dir_again, inbox_again) = (dir.clone(), Arc::clone(inbox));
-            files.push(ShardFiles { dir: dir_again, layout, mark, inbox: inbox_again });
+            files.push(ShardFiles {
+                dir: dir_again,
+                layout: config.layout,
+                mark,
+                inbox: inbox_again,
+            });
             loops.push((machine, dir, log_map, SavedIndexes::of(&indexes)));
             indexed.push(ShardIndex { files: indexes, config, inbox: Arc::clone(inbox) });
         }
         let promise = PromiseFile::new(settings.data_dir()?);
         let started = background::start_files(files, promise, journal.clone());
-        let (file_jobs, file_thread) = started.map_err(|error| internal(&error))?;
-        let started = index::start(indexed, Arc::clone(&ended));
-        let (index_jobs, index_thread) = started.map_err(|error| internal(&error))?;
+        let (file_jobs, file_thread) = begun(started)?;
+        let (index_jobs, index_thread) = begun(index::start(indexed, Arc::clone(&ended)))?;
         let (ready, readiness) = bounded(loops.len());
         // Before the first shard takes an append: those that are not up yet have events, too.
         let stamps = NewestStamp::of(loops.iter().map(|(machine, ..)| machine.committed().hlc));
@@ -171,17 +173,16 @@ impl Node {
             let control = pair.as_ref().filter(|_| shard.0 == 0);
             let control = control.map(|pair| control_setup(settings, pair));
             let setup = ShardSetup { parts, bell, listen, cpus, ready, control };
-            shards.push(spawn(setup).map_err(|error| internal(&error))?);
+            shards.push(begun(spawn(setup))?);
         }
         drop(ready);
         let address = await_ready(&readiness, shards.len())?;
         let bound = Duration::from_millis(settings.watchdog.bound_ms);
-        let watchdog = watchdog::start(Arc::clone(&inboxes), bound, Arc::clone(&ended));
+        let watchdog = begun(watchdog::start(Arc::clone(&inboxes), bound, Arc::clone(&ended)))?;
         let runner = pair.map(|pair| pair.runner);
         life.enter(Phase::Serving);
-        let started = signals::start(inboxes, runner, Arc::clone(life), journal.clone());
-        started.map_err(|error| internal(&error))?;
-        let helpers = vec![file_thread, index_thread, watchdog.map_err(|error| internal(&error))?];
+        begun(signals::start(inboxes, runner, Arc::clone(life), journal.clone()))?;
+        let helpers = vec![file_thread, index_thread, watchdog];
         let (cluster, node) = (identity.cluster_id, identity.node_id);
         tracing::info!(event = "serving", %address, shards = shards.len(), %cluster, %node);
         Ok(Self { shards, helpers, file_jobs, index_jobs, ended })
@@ -201,6 +202,10 @@ impl Node {
         tracing::info!(event = "stopped");
         Ok(Exit::Ok)
     }
+}
+
+fn begun<T>(started: io::Result<T>) -> Result<T, Failure> {
+    started.map_err(|error| internal(&error))
 }
 
 fn control_setup(settings: &Settings, pair: &PairBoot) -> ControlSetup {

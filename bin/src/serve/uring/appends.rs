@@ -12,8 +12,9 @@ use duolog_net::wire::{
     Appended, ErrorCode, ErrorFrame, ReadStream, StreamSpan, encode_admin_answer,
 };
 
+use super::asked::{Asked, Origin};
 use super::connection::Connection;
-use super::shard_loop::{Asked, Origin, ShardLoop};
+use super::shard_loop::ShardLoop;
 use super::{log_read, stream_read, subscribe};
 use crate::serve::admin;
 use crate::serve::cluster::message::ToControl;

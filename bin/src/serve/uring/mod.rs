@@ -3,6 +3,7 @@
 
 mod accept;
 mod appends;
+mod asked;
 mod connection;
 mod counting;
 mod executor;

@@ -12,10 +12,11 @@ use crossbeam::channel::Sender;
 use duolog_engine::disk::shard_dir::ShardDir;
 use duolog_engine::disk::uring::{LogFile, LogFiles};
 use duolog_engine::ids::{Generation, MonoUs, Now, ShardId};
-use duolog_engine::shard::{Action, Actions, Event, RequestId, Shard};
-use duolog_net::session::{Flow, Session, Settings, Ticket};
+use duolog_engine::shard::{Action, Actions, Event, Shard};
+use duolog_net::session::{Flow, Session, Settings};
 use slab::Slab;
 
+use super::asked::Asked;
 use super::connection::Connection;
 use super::fetch::IndexFiles;
 use super::log_walk::LogMap;
@@ -32,23 +33,6 @@ use crate::serve::journal::Journal;
 use crate::serve::metrics::{Blocks, ShardMetrics};
 use crate::serve::stamps::NewestStamp;
 use crate::serve::visit::Visits;
-
-/// A request without an answer.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub origin: Origin,
-    /// When a shard took it from its socket.
-    pub arrived: MonoUs,
-}
-
-/// Where a request came from.
-#[derive(Debug)]
-pub(super) enum Origin {
-    /// A connection of this shard.
-    Local(Rc<Connection>, Ticket),
-    /// Another shard's connection.
-    Foreign { from: ShardId, id: RequestId, correlation: u64 },
-}
 
 /// See the module.
 #[derive(Debug)]
