@@ -50,6 +50,14 @@ pub struct ShardFiles {
     pub inbox: Arc<Inbox>,
 }
 
+impl ShardFiles {
+    /// Of the shard in `dir`.
+    #[must_use]
+    pub fn new(dir: &ShardDir, layout: Layout, mark: MarkFile, inbox: &Arc<Inbox>) -> Self {
+        Self { dir: dir.clone(), layout, mark, inbox: Arc::clone(inbox) }
+    }
+}
+
 /// Starts the thread that makes segment files and writes marks.
 pub fn start_files(
     shards: Vec<ShardFiles>,

@@ -130,13 +130,7 @@ impl Node {
             recovered.into_iter().zip(inboxes.iter())
         {
             let config = *machine.config();
-            let (dir_again, inbox_again) = (dir.clone(), Arc::clone(inbox));
-            files.push(ShardFiles {
-                dir: dir_again,
-                layout: config.layout,
-                mark,
-                inbox: inbox_again,
-            });
+            files.push(ShardFiles::new(&dir, config.layout, mark, inbox));
             loops.push((machine, dir, log_map, SavedIndexes::of(&indexes)));
             indexed.push(ShardIndex { files: indexes, config, inbox: Arc::clone(inbox) });
         }
