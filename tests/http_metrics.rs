@@ -1,14 +1,18 @@
 //! What `/metrics` tells of real nodes.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use duolog_engine::append::{AppendBuilder, Expect};
-use duolog_engine::ids::Revision;
-use duolog_net::wire::Copies;
+use duolog_engine::ids::{Revision, ShardId};
+use duolog_net::limits::FRAME_HEADER_BYTES;
+use duolog_net::wire::{Copies, FrameKind, Origin, Scope, Subscribe};
 use duolog_tests::pair::{Pair, PairOptions, Timing};
-use duolog_tests::process::{Http, ServerOptions, Wire, one_event, quiet, scratch};
+use duolog_tests::process::{Http, ServerOptions, Wire, one_event, quiet, scratch, until};
 
 const APPENDS: u32 = 60;
+/// Any wait ends long before.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The samples of one scrape, by name and labels as they stand in the text.
 #[derive(Debug)]
@@ -176,4 +180,42 @@ fn a_scrape_tells_who_leads_and_where_copies_go() {
     assert!(successor.sum("duolog_elections_total", "expired") >= 1.0);
     assert_eq!(successor.at("duolog_reigns_total"), 1.0);
     assert!(successor.at("duolog_lease_epoch") > leader.at("duolog_lease_epoch"));
+}
+
+/// Promised: the number of subscriptions is what is served, and none is left when its connection
+/// has ended.
+/// Provoked: three subscriptions of two connections; one connection ends.
+/// Broken: another number, or one that stays.
+#[test]
+fn a_scrape_tells_how_many_subscribe() {
+    let dir = scratch();
+    let server = ServerOptions::new(dir.path()).flag("listen-http", "127.0.0.1:0").start();
+    let http = server.http();
+    let subscribe = Subscribe {
+        shard: ShardId(0),
+        scope: Scope::Log { prefix: "", system: false },
+        origin: Origin::End,
+        kind: None,
+        window_bytes: 0,
+    };
+    let mut frame = Vec::new();
+    subscribe.encode(&mut frame, 0).expect("it can be encoded");
+    let body = frame.split_off(FRAME_HEADER_BYTES);
+    let connect = || Wire::connect(server.address()).expect("the server takes clients");
+    let (mut first, mut second) = (connect(), connect());
+    for _ in 0..2 {
+        first.send(FrameKind::Subscribe, &body).expect("it is sent");
+    }
+    second.send(FrameKind::Subscribe, &body).expect("it is sent");
+    let until_there_are = |count: f64| {
+        until(PATIENCE, "the subscriptions are counted", || {
+            (Scrape::of(&http).sum("duolog_subscribers", "shard=") == count).then_some(())
+        });
+    };
+    until_there_are(3.0);
+    assert_eq!(Scrape::of(&http).sum("duolog_requests_total", "subscribe"), 3.0);
+    drop(first);
+    until_there_are(1.0);
+    drop(second);
+    until_there_are(0.0);
 }

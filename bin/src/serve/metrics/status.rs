@@ -33,6 +33,7 @@ pub fn tell(status: &mut Value, inboxes: &[Arc<Inbox>]) {
         "refusals": list(|shard| &shard.errors, &ErrorCode::ALL.map(error_name)),
         "in_flight": sum(|shard| shard.in_flight),
         "connections": sum(|shard| shard.connections),
+        "subscribers": sum(|shard| shard.subscribers),
     });
 }
 

@@ -205,6 +205,9 @@ impl Reading {
         let help = "Clients' connections";
         let rows = self.rows(|shard| shard.counts.connections);
         page.gauges(("duolog_connections", In::Count), help, rows)?;
+        let help = "Subscriptions";
+        let rows = self.rows(|shard| shard.counts.subscribers);
+        page.gauges(("duolog_subscribers", In::Count), help, rows)?;
         let help = "Connections accepted";
         let rows = self.rows(|shard| shard.counts.accepted);
         page.counters(("duolog_connections_accepted", In::Count), help, rows)?;
