@@ -32,8 +32,10 @@ use crate::cli::{Cli, Command, ConfigCommand, DoctorArgs, S3Command};
 use crate::client::node::NodeCommand;
 use crate::exit::{Exit, Failure};
 use crate::failover::FailoverCommand;
+use crate::logging::Log;
 use crate::output::Output;
 use crate::s3::lease::LeaseCommand;
+use crate::serve::Reload;
 use crate::settings::flags::SettingFlags;
 use crate::settings::{Settings, Surroundings, show};
 
@@ -53,8 +55,8 @@ fn run(command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Serve(arguments) => {
             let settings = load(&arguments.settings)?;
-            logging::start(&settings.logging.level, &settings.logging.format);
-            serve::run(&settings)
+            let log = Log::start(&settings.logging.level, &settings.logging.format);
+            serve::run(&settings, Reload::new(arguments.settings, &settings, log))
         }
         Command::Config(ConfigCommand::Show { json, settings }) => show(&load(&settings)?, json),
         Command::Config(ConfigCommand::Default) => {

@@ -26,12 +26,7 @@ pub fn client(settings: &S3, endpoint: Option<&str>) -> Result<Client, Failure> 
                     or bucket in the section [s3] of the file of --config";
         Failure::new(Exit::Usage, text)
     })?;
-    let given = Given {
-        access_key_id: settings.access_key_id.clone(),
-        secret_access_key: settings.secret_access_key.clone(),
-        session_token: settings.session_token.clone(),
-        profile: settings.profile.clone(),
-    };
+    let given = given(settings);
     let environment = Environment::new(std::env::vars());
     let region = settings.region.clone().or_else(|| environment.region(&given));
     let endpoint = endpoint.or(settings.endpoint.as_deref());
@@ -49,6 +44,22 @@ pub fn client(settings: &S3, endpoint: Option<&str>) -> Result<Client, Failure> 
         client.trust = Trust::Also(pem);
     }
     Client::new(client).map_err(|error| failure(&error))
+}
+
+/// Where credentials come from by these settings. Reads files.
+pub fn source(settings: &S3) -> Result<Source, Failure> {
+    let environment = Environment::new(std::env::vars());
+    let source = Source::choose(&given(settings), &environment);
+    source.map_err(|error| failure(&Error::from(error)))
+}
+
+fn given(settings: &S3) -> Given {
+    Given {
+        access_key_id: settings.access_key_id.clone(),
+        secret_access_key: settings.secret_access_key.clone(),
+        session_token: settings.session_token.clone(),
+        profile: settings.profile.clone(),
+    }
 }
 
 fn bucket(

@@ -30,18 +30,32 @@ use super::journal::Journal;
 use super::life::{Life, Phase};
 use super::metrics::Sources;
 use super::recover::{self, RecoveredShard};
+use super::reload::Reload;
 use super::repair::Lender;
+use super::signals::{self, Side};
 use super::stamps::NewestStamp;
+use super::supervisor::{Place, Socket, Start, Word};
 use super::uring::{ControlSetup, Parts, ShardSetup, spawn};
 use super::visit::Visits;
-use super::{http, signals, watchdog};
+use super::{http, watchdog};
 use crate::datadir::{self, DataDirError, Identity};
 use crate::exit::{Exit, Failure};
 use crate::probe;
 use crate::settings::Settings;
 
-/// Serves until a signal ends it.
-pub fn run(settings: &Settings) -> Result<Exit, Failure> {
+/// Serves until a signal ends it. The service manager is told why, if it ends badly.
+pub fn run(settings: &Settings, reload: Reload) -> Result<Exit, Failure> {
+    let ended = start(settings, reload);
+    if let Err(failure) = &ended {
+        Socket::of_this_process().say(&[Word::Status(failure.text.clone())]);
+    }
+    ended
+}
+
+fn start(settings: &Settings, reload: Reload) -> Result<Exit, Failure> {
+    let life = Arc::new(Life::new(settings.shards.count));
+    let place = if settings.standalone { Place::Disk } else { Place::Bucket };
+    let start = begun(Start::begin(Socket::of_this_process(), Arc::clone(&life), place))?;
     if !settings.standalone && settings.s3.bucket.is_none() {
         let text = "a node of a pair needs a bucket: give --s3-bucket NAME; or --standalone to \
                     serve alone, with one copy of every event";
@@ -55,9 +69,18 @@ pub fn run(settings: &Settings) -> Result<Exit, Failure> {
     let _lock = datadir::lock(path).map_err(refused)?;
     let journal = Journal::start(path).map_err(|error| internal(&error))?;
     let align_bytes = BLOCK_ALIGN_BYTES.max(direct.offset_align_bytes);
-    let ended = serve(settings, path, align_bytes, &journal);
+    let ended =
+        serve(settings, path, align_bytes, Process { life, journal: &journal, start, reload });
     journal.stop_with(&ended);
     ended
+}
+
+/// What a process has besides its shards.
+struct Process<'a> {
+    life: Arc<Life>,
+    journal: &'a Journal,
+    start: Start,
+    reload: Reload,
 }
 
 /// Serves from a directory that is this process's own.
@@ -65,11 +88,11 @@ fn serve(
     settings: &Settings,
     path: &Path,
     align_bytes: u32,
-    journal: &Journal,
+    process: Process<'_>,
 ) -> Result<Exit, Failure> {
+    let life = Arc::clone(&process.life);
     let refused = |error: DataDirError| Failure::new(error.exit(), error);
     let (inboxes, bells) = inboxes(settings.shards.count).map_err(|error| internal(&error))?;
-    let life = Arc::new(Life::new(settings.shards.count));
     let http = http::start(settings, &life, &inboxes)?;
     let (identity, pair) = if settings.standalone {
         let origin = settings.origin("shards.count");
@@ -88,7 +111,7 @@ fn serve(
     let sources = Sources::new(Arc::clone(&inboxes), settings_of_pair, path.to_owned(), &identity);
     life.metrics.get_or_init(|| sources);
     let shards = Shards { recovered, inboxes, bells };
-    let node = Node::start(settings, &identity, shards, pair, &life, journal)?;
+    let node = Node::start(settings, &identity, shards, pair, process)?;
     let exit = node.wait();
     if let Some(http) = http {
         http.stop();
@@ -117,10 +140,10 @@ impl Node {
         identity: &Identity,
         shards: Shards,
         pair: Option<PairBoot>,
-        life: &Arc<Life>,
-        journal: &Journal,
+        process: Process<'_>,
     ) -> Result<Self, Failure> {
         let Shards { recovered, inboxes, bells } = shards;
+        let Process { life, journal, start, reload } = process;
         let visits = begun(Visits::start(settings, identity.cluster()))?;
         let ended = Arc::new(AtomicBool::new(false));
         let mut files = Vec::new();
@@ -173,9 +196,10 @@ impl Node {
         let address = await_ready(&readiness, shards.len())?;
         let bound = Duration::from_millis(settings.watchdog.bound_ms);
         let watchdog = begun(watchdog::start(Arc::clone(&inboxes), bound, Arc::clone(&ended)))?;
-        let runner = pair.map(|pair| pair.runner);
         life.enter(Phase::Serving);
-        begun(signals::start(inboxes, runner, Arc::clone(life), journal.clone()))?;
+        let (runner, journal) = (pair.map(|pair| pair.runner), journal.clone());
+        let side = Side { inboxes, runner, life, journal, socket: start.end(), reload };
+        begun(signals::start(side))?;
         let helpers = vec![file_thread, index_thread, watchdog];
         let (cluster, node) = (identity.cluster_id, identity.node_id);
         tracing::info!(event = "serving", %address, shards = shards.len(), %cluster, %node);

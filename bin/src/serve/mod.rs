@@ -15,12 +15,15 @@ mod progress;
 mod rebuild;
 mod recover;
 mod refusal;
+mod reload;
 mod repair;
 mod signals;
 mod stamps;
+mod supervisor;
 mod uring;
 pub mod visit;
 mod vitals;
 mod watchdog;
 
 pub use boot::run;
+pub use reload::Reload;

@@ -1,5 +1,8 @@
-//! The side thread: signals, the order in which shards stop, and calls to the bucket.
+//! The side thread: signals, the order in which shards stop, calls to the bucket, and what the
+//! service manager is told.
 
+use std::cell::RefCell;
+use std::convert::Infallible;
 use std::io;
 use std::process;
 use std::sync::Arc;
@@ -14,6 +17,8 @@ use super::cluster::store::Runner;
 use super::inbox::{Inbox, Message};
 use super::journal::Journal;
 use super::life::{Life, Phase};
+use super::reload::Reload;
+use super::supervisor::{self, Event, Herald, Socket};
 use crate::journal::Note;
 
 /// How long shards may take to finish what is in flight before the process ends anyway.
@@ -21,64 +26,93 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 /// What a process ended by a second signal returns, as a shell would: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
+/// What the thread starts with.
+#[derive(Debug)]
+pub struct Side {
+    /// The shards.
+    pub inboxes: Arc<[Arc<Inbox>]>,
+    /// In a pair: makes the calls to the bucket.
+    pub runner: Option<Runner>,
+    /// Where the process stands.
+    pub life: Arc<Life>,
+    /// For the lines about its end.
+    pub journal: Journal,
+    /// The service manager.
+    pub socket: Socket,
+    /// For SIGHUP.
+    pub reload: Reload,
+}
+
 /// Starts the thread. It ends with the process: whatever a stop still waits for then, a second
 /// signal is heard.
-/// `runner` makes the calls to the bucket, on the same thread.
-pub fn start(
-    inboxes: Arc<[Arc<Inbox>]>,
-    runner: Option<Runner>,
-    life: Arc<Life>,
-    journal: Journal,
-) -> io::Result<()> {
+pub fn start(side: Side) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (terminate, interrupt) = {
+    let signals = {
         let _inside = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+        Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        }
     };
     let thread = std::thread::Builder::new().name("side".to_owned());
-    let pair = runner.is_some();
-    thread.spawn(move || {
-        if let Some(runner) = runner {
-            runtime.spawn(runner.run());
-        }
-        runtime.block_on(run(&inboxes, &life, &journal, pair, terminate, interrupt));
-    })?;
+    thread.spawn(move || runtime.block_on(run(side, signals)))?;
     Ok(())
 }
 
-async fn run(
-    inboxes: &[Arc<Inbox>],
-    life: &Life,
-    journal: &Journal,
-    pair: bool,
-    mut terminate: Signal,
-    mut interrupt: Signal,
-) {
-    let name = tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    };
-    life.enter(Phase::Stopping);
-    tracing::info!(event = "stopping", signal = name, "a second signal ends the process at once");
-    journal.note(Clock.now(), Note::new("process_stopping").because(name));
-    let stop = async {
-        if pair {
-            hand_over(&inboxes[0]).await;
+#[derive(Debug)]
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+async fn run(side: Side, signals: Signals) {
+    let Side { inboxes, runner, life, journal, socket, reload } = side;
+    let client = runner.as_ref().map(|runner| runner.client().clone());
+    let pair = runner.is_some();
+    if let Some(runner) = runner {
+        tokio::spawn(runner.run());
+    }
+    let herald = RefCell::new(Herald::new(socket, Arc::clone(&inboxes), pair));
+    let Signals { mut terminate, mut interrupt, hangup } = signals;
+    let serve = async {
+        let name = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            never = reload.attend(hangup, client, &herald) => match never {},
+        };
+        life.enter(Phase::Stopping);
+        let advice = "a second signal ends the process at once";
+        tracing::info!(event = "stopping", signal = name, "{advice}");
+        journal.note(Clock.now(), Note::new("process_stopping").because(name));
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            never = stop(&inboxes, pair, &herald) => match never {},
         }
-        tell(inboxes, || Message::Drain);
-        drained(inboxes).await;
-        tell(inboxes, || Message::Stop);
-        std::future::pending().await
+        // The process itself ends when its shards have; this is the second signal.
+        journal.end(INTERRUPTED, "a second signal ended it at once");
+        process::exit(INTERRUPTED)
     };
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        () = stop => {}
+        never = serve => match never {},
+        never = supervisor::attend(&herald) => match never {},
     }
-    // The process itself ends when its shards have; this is the second signal.
-    let reason = "a second signal ended it at once";
-    journal.end(INTERRUPTED, reason);
-    process::exit(INTERRUPTED)
+}
+
+/// Brings the shards to their end. The process ends when they have.
+async fn stop(inboxes: &[Arc<Inbox>], pair: bool, herald: &RefCell<Herald>) -> Infallible {
+    if pair {
+        herald.borrow_mut().tell(Event::Stopping("handing over"));
+        hand_over(&inboxes[0]).await;
+    }
+    herald.borrow_mut().tell(Event::Stopping("finishing requests"));
+    tell(inboxes, || Message::Drain);
+    drained(inboxes).await;
+    herald.borrow_mut().tell(Event::Stopping("finishing indexes"));
+    tell(inboxes, || Message::Stop);
+    std::future::pending().await
 }
 
 /// Lets the other node take over, if it is there; shard 0 bounds how long that may take.

@@ -7,6 +7,7 @@ pub mod file;
 pub mod flags;
 pub mod key;
 pub mod listen;
+pub mod reload;
 pub mod s3;
 pub mod show;
 pub mod value;

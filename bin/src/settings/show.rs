@@ -13,19 +13,22 @@ use crate::settings::{Resolved, Settings};
 /// The table for people.
 #[must_use]
 pub fn table(settings: &Settings) -> String {
-    let rows: Vec<[String; 3]> = settings
+    let rows: Vec<[String; 4]> = settings
         .resolved
         .iter()
         .map(|resolved| {
-            [resolved.key.name.to_owned(), for_people(resolved), resolved.origin.to_string()]
+            let reload = if resolved.key.is_reloadable() { "SIGHUP" } else { "" };
+            let (name, origin) = (resolved.key.name.to_owned(), resolved.origin.to_string());
+            [name, for_people(resolved), origin, reload.to_owned()]
         })
         .collect();
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (first, second) = (width(0), width(1));
+    let (first, second, third) = (width(0), width(1), width(2));
     let mut out = String::new();
-    for [key, value, origin] in &rows {
-        let _ = writeln!(out, "{key:first$}  {value:second$}  {origin}");
+    for [key, value, origin, reload] in &rows {
+        let line = format!("{key:first$}  {value:second$}  {origin:third$}  {reload}");
+        let _ = writeln!(out, "{}", line.trim_end());
     }
     out
 }
@@ -50,6 +53,7 @@ pub fn json(settings: &Settings) -> Json {
             "key": resolved.key.name,
             "value": resolved.value.as_ref().map(value_json),
             "from": origin_json(&resolved.origin),
+            "reloadable": resolved.key.is_reloadable(),
         })
     });
     json!({ "settings": entries.collect::<Vec<_>>() })
@@ -105,6 +109,9 @@ pub fn default_file() -> String {
         }
         for line in wrap(&format!("Allowed: {}.", key.allowed()), 97) {
             let _ = writeln!(out, "# {line}");
+        }
+        if key.is_reloadable() {
+            let _ = writeln!(out, "# A running server takes a new value over on SIGHUP.");
         }
         match default_toml(key) {
             Ok(value) => {

@@ -120,7 +120,7 @@ impl Client {
 
     /// Our clock, corrected if the store has refused it. Expiries are by the platform's clock,
     /// which is nearer to the store's than ours may be.
-    fn store_clock(&self) -> impl Fn() -> i64 + Send + Sync + 'static {
+    pub(super) fn store_clock(&self) -> impl Fn() -> i64 + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || clock::wall_ms().saturating_add(Learnt::signing_offset_ms(&shared.learnt))
     }

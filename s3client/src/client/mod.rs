@@ -139,8 +139,14 @@ impl Client {
 
     /// Where its credentials come from.
     #[must_use]
-    pub fn source(&self) -> &Source {
+    pub fn source(&self) -> Arc<Source> {
         self.shared.keeper.source()
+    }
+
+    /// Signs with credentials of `source` from now on; nothing changes if it has none. Whether they
+    /// are others than those in use.
+    pub async fn change_source(&self, source: Source) -> Result<bool, Error> {
+        Ok(self.shared.keeper.change_source(source, self.store_clock()).await?)
     }
 
     /// What was seen on the way: the clock witness, redirects, repeated attempts.

@@ -183,7 +183,7 @@ pub struct Keeper {
 
 #[derive(Debug)]
 struct Shared {
-    source: Source,
+    source: RwLock<Arc<Source>>,
     kept: RwLock<Option<Kept>>,
     /// Held while the source is asked: one question at a time.
     asking: tokio::sync::Mutex<()>,
@@ -194,13 +194,28 @@ impl Keeper {
     #[must_use]
     pub fn new(source: Source) -> Self {
         let asking = tokio::sync::Mutex::new(());
+        let source = RwLock::new(Arc::new(source));
         Self { shared: Arc::new(Shared { source, kept: RwLock::new(None), asking }) }
     }
 
     /// Where its credentials come from.
     #[must_use]
-    pub fn source(&self) -> &Source {
-        &self.shared.source
+    pub fn source(&self) -> Arc<Source> {
+        Arc::clone(&self.shared.source.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on credentials come from `source`. It is asked first: if it has none that are good,
+    /// nothing changes. Whether they are others than those in use.
+    pub async fn change_source(
+        &self,
+        source: Source,
+        now_ms: impl Fn() -> i64,
+    ) -> Result<bool, CredentialsError> {
+        let _asking = self.shared.asking.lock().await;
+        let before = self.kept();
+        let credentials = self.ask(&source, &now_ms).await?;
+        *self.shared.source.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(source);
+        Ok(before.is_none_or(|before| before.credentials != credentials))
     }
 
     /// Credentials that are good by the clock `now_ms`. Waits for the source only if there are
@@ -222,7 +237,7 @@ impl Keeper {
         // Somebody else may have asked while this call waited for its turn.
         match self.kept() {
             Some(kept) if kept.is_good(now_ms()) => Ok(kept.credentials),
-            _ => self.ask(&now_ms).await,
+            _ => self.ask(&self.source(), &now_ms).await,
         }
     }
 
@@ -237,7 +252,7 @@ impl Keeper {
             Some(kept) if kept.credentials != *expired && kept.is_good(now_ms()) => {
                 Ok(kept.credentials)
             }
-            _ => self.ask(&now_ms).await,
+            _ => self.ask(&self.source(), &now_ms).await,
         }
     }
 
@@ -245,20 +260,24 @@ impl Keeper {
         // If somebody is asking already, that will do.
         let Ok(_asking) = self.shared.asking.try_lock() else { return };
         let Some(kept) = self.kept().filter(|kept| kept.refresh_ms <= now_ms()) else { return };
-        if let Err(error) = self.ask(&now_ms).await {
+        if let Err(error) = self.ask(&self.source(), &now_ms).await {
             tracing::warn!(%error, "credentials were not refreshed; the old ones stay in use");
             let refresh_ms = now_ms().saturating_add(REFRESH_AGAIN_MS);
             self.keep(Kept { refresh_ms, ..kept });
         }
     }
 
-    async fn ask(&self, now_ms: &impl Fn() -> i64) -> Result<Credentials, CredentialsError> {
-        let credentials = self.shared.source.fetch().await?;
+    async fn ask(
+        &self,
+        source: &Source,
+        now_ms: &impl Fn() -> i64,
+    ) -> Result<Credentials, CredentialsError> {
+        let credentials = source.fetch().await?;
         let kept = Kept::new(credentials, now_ms());
         if !kept.is_good(now_ms()) {
             let expires_ms = kept.credentials.expires_ms.unwrap_or(i64::MAX);
             return Err(CredentialsError::Expired {
-                source_name: self.shared.source.to_string(),
+                source_name: source.to_string(),
                 ago_ms: now_ms().saturating_sub(expires_ms),
             });
         }

@@ -311,3 +311,22 @@ async fn what_the_store_calls_expired_is_replaced_once_for_all_callers() {
     assert_eq!(one.unwrap().access_key_id(), "K2");
     assert_eq!(two.unwrap().access_key_id(), "K2");
 }
+
+/// A source that has nothing good changes nothing; another one counts from the moment it is named,
+/// although the credentials in use would be good for longer.
+#[tokio::test]
+async fn another_source_takes_over_at_once_or_not_at_all() {
+    let (keeper, now_ms) = rotating(600).await;
+    keeper.credentials(clock(&now_ms)).await.unwrap();
+    let (silent, _) = serve(|_| Some((500, String::new()))).await;
+    let refused = keeper.change_source(container(&silent), clock(&now_ms)).await;
+    assert!(matches!(refused, Err(CredentialsError::Fetch { .. })), "{refused:?}");
+    let kept = keeper.credentials(clock(&now_ms)).await.unwrap();
+    assert_eq!(kept.access_key_id(), "K1");
+    let fixed = Source::choose(&given("FIXED", "secret"), &environment(&[])).unwrap();
+    assert!(keeper.change_source(fixed.clone(), clock(&now_ms)).await.unwrap());
+    let kept = keeper.credentials(clock(&now_ms)).await.unwrap();
+    assert_eq!(kept.access_key_id(), "FIXED");
+    assert_eq!(keeper.source().to_string(), fixed.to_string());
+    assert!(!keeper.change_source(fixed, clock(&now_ms)).await.unwrap(), "the same ones");
+}

@@ -9,10 +9,12 @@
 
 mod background;
 mod crowd;
+mod held_thread;
 mod http;
 mod ledger;
 pub mod log_files;
 mod loop_disk;
+mod manager;
 mod moment;
 mod namespace;
 mod patience;
@@ -24,9 +26,11 @@ mod wire;
 
 pub use background::Background;
 pub use crowd::{Crowd, CrowdPlan};
+pub use held_thread::HeldThread;
 pub use http::{Http, HttpAnswer};
 pub use ledger::{Entry, Fate, Ledger, Operation, StreamPart, check_streams};
 pub use loop_disk::LoopDisk;
+pub use manager::Manager;
 pub use moment::{Span, moment_us};
 pub use namespace::{enter, within};
 pub use patience::{Stopwatch, pause, quiet, skip, until};

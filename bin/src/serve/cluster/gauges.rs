@@ -65,12 +65,20 @@ impl Role {
 #[derive(Debug, Default)]
 pub struct NodeGauge {
     role: AtomicU8,
+    epoch: AtomicU64,
 }
 
 impl NodeGauge {
-    /// Publishes the role.
-    pub fn tell(&self, role: Role) {
+    /// Publishes the role, and the newest reign that this node knows.
+    pub fn tell(&self, role: Role, epoch: LeaseEpoch) {
+        self.epoch.store(epoch.0, Ordering::Relaxed);
         self.role.store(role as u8, Ordering::Relaxed);
+    }
+
+    /// The reign that was published last; right after a change it may belong to another role.
+    #[must_use]
+    pub fn epoch(&self) -> LeaseEpoch {
+        LeaseEpoch(self.epoch.load(Ordering::Relaxed))
     }
 
     /// What was published last; booting before anything was.

@@ -139,6 +139,12 @@ impl Store {
 }
 
 impl Runner {
+    /// The way to the bucket.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Makes calls until every [`Store`] is gone.
     pub async fn run(mut self) {
         let lease = self.client.once();

@@ -117,8 +117,8 @@ impl Control {
     /// Shows other threads what the node is; a lease runs out without an event.
     pub fn publish(&self) {
         let now = self.now();
-        let (role, _) = Role::of(self.machine.borrow().status(now));
-        self.shard.inboxes[0].node.tell(role);
+        let (role, epoch) = Role::of(self.machine.borrow().status(now));
+        self.shard.inboxes[0].node.tell(role, epoch.unwrap_or_else(|| self.promised()));
         self.show_standing(now);
     }
 
