@@ -11,8 +11,10 @@ use crate::client::node::NodeCommand;
 use crate::client::read::{self, ReadArgs};
 use crate::client::status::{self, StatusArgs};
 use crate::client::subscribe::{self, SubscribeArgs};
+use crate::completions::{self, CompletionsArgs};
 use crate::dev::DevPairArgs;
 use crate::failover::FailoverCommand;
+use crate::man::{self, ManArgs};
 use crate::offline::inspect::{self, InspectArgs};
 use crate::offline::verify::{self, VerifyArgs};
 use crate::s3::dev::{self, DevArgs};
@@ -114,6 +116,12 @@ pub enum Command {
     /// Load generator and measurements.
     #[command(subcommand)]
     Bench(duolog_benches::BenchCommand),
+    /// Print what a shell needs to complete commands and flags.
+    #[command(after_help = completions::HELP)]
+    Completions(CompletionsArgs),
+    /// Write manual pages.
+    #[command(after_help = man::HELP)]
+    Man(ManArgs),
 }
 
 const SERVE_HELP: &str = "\
@@ -192,6 +200,7 @@ impl Command {
     pub const fn json(&self) -> bool {
         match self {
             Self::Serve(_) | Self::Config(ConfigCommand::Default) => false,
+            Self::Completions(_) | Self::Man(_) => false,
             Self::Config(ConfigCommand::Show { json, .. }) => *json,
             Self::Bench(command) => command.json(),
             Self::Dev(arguments) => arguments.json,

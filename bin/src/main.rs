@@ -4,6 +4,7 @@ mod bench;
 mod checkup;
 mod cli;
 mod client;
+mod completions;
 mod datadir;
 mod dev;
 mod doctor;
@@ -12,6 +13,7 @@ mod exit;
 mod failover;
 mod journal;
 mod logging;
+mod man;
 mod offline;
 mod output;
 mod probe;
@@ -91,6 +93,8 @@ fn run(command: Command) -> Result<Exit, Failure> {
         }
         Command::S3Dev(arguments) => s3::dev::run(&arguments, Output::new()),
         Command::Bench(arguments) => bench::run(&arguments, Output::new()),
+        Command::Completions(arguments) => completions::run(&arguments, Output::new()),
+        Command::Man(arguments) => man::run(&arguments),
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::{StringValueParser, ValueParser};
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command, ValueHint};
 
 use crate::settings::key::{ENV_PREFIX, Fallback, KEYS, Key, Kind, write_bytes};
 use crate::settings::{ENV_CONFIG, Surroundings};
@@ -68,6 +68,7 @@ fn argument(key: &'static Key) -> Arg {
         .long(key.flag())
         .value_parser(ValueParser::new(StringValueParser::new()))
         .value_name(value_name(key))
+        .value_hint(if key.kind == Kind::Path { ValueHint::AnyPath } else { ValueHint::Unknown })
         .help(help)
         .help_heading("Settings (flag > environment > file > default)");
     if key.kind == Kind::Switch {
