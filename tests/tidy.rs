@@ -22,8 +22,8 @@ const LINE_WIDTH_MAX: usize = 100;
 const LONG_FILES: &[(&str, usize)] = &[("engine/src/index/tail.rs", 566)];
 /// Functions that were longer when the rule began: file, name, length. They may only shrink.
 const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
-const FOLDERS: [&str; 8] =
-    ["benches", "bin", "docs", "engine", "lease", "net", "s3client", "tests"];
+const FOLDERS: [&str; 9] =
+    ["benches", "bin", "docs", "engine", "lease", "net", "packaging", "s3client", "tests"];
 /// Which of our crates each crate may depend on. `tests` may use all.
 const DIRECTION: &[(&str, &[&str])] = &[
     ("lease", &[]),
@@ -48,7 +48,7 @@ fn found(rule: fn(&Source) -> Vec<String>, path: &str, text: &str) -> usize {
 }
 
 #[test]
-fn top_level_folders_are_exactly_the_eight() {
+fn top_level_folders_are_exactly_the_nine() {
     assert_eq!(top_folders(), FOLDERS);
 }
 
