@@ -15,6 +15,8 @@ use crate::exit::Exit;
 
 /// Alignment assumed where the kernel does not tell: every file system in use accepts it.
 pub const ALIGN_BYTES_DEFAULT: u32 = 4096;
+/// Where the kernel has the devices by their numbers.
+const DEVICES: &str = "/sys/dev/block";
 /// Larger alignments than this are no alignments but mistakes.
 const ALIGN_BYTES_MAX: u32 = 1 << 20;
 
@@ -69,6 +71,16 @@ pub enum DirectError {
         /// Its file system.
         file_system: String,
     },
+    /// The runtime may not look for the limits of devices.
+    #[error(
+        "{DEVICES} is hidden from this process ({reason}), as some container run-times do; the \
+         limits of the disk are looked up there, let it be seen: \
+         podman run --security-opt unmask={DEVICES}"
+    )]
+    Hidden {
+        /// The system's reason.
+        reason: String,
+    },
     /// No space even for the probe.
     #[error(
         "{}: no space left on the device; free some, the log needs whole segments",
@@ -96,12 +108,24 @@ impl DirectError {
     #[must_use]
     pub const fn exit(&self) -> Exit {
         match self {
-            Self::InMemory { .. } | Self::Refused { .. } | Self::Pretended { .. } => {
-                Exit::DirectIoUnavailable
-            }
+            Self::InMemory { .. }
+            | Self::Refused { .. }
+            | Self::Pretended { .. }
+            | Self::Hidden { .. } => Exit::DirectIoUnavailable,
             Self::NoSpace { .. } => Exit::DiskFull,
             Self::Unusable { .. } => Exit::DataDirUnusable,
         }
+    }
+}
+
+/// Whether `/sys/dev/block` can be looked into, by what came of looking there. A device that is not
+/// there is fine, the runtime then assumes limits; at anything else it would give up.
+fn visible(looked: io::Result<()>) -> Result<(), DirectError> {
+    match looked {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(DirectError::Hidden { reason: error.to_string() })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -111,6 +135,7 @@ pub fn check(dir: &Path) -> Result<DirectIo, DirectError> {
         dir: dir.to_owned(),
         reason: io::Error::from(error).to_string(),
     };
+    visible(std::fs::metadata(Path::new(DEVICES).join("0:0")).map(drop))?;
     let magic = rustix::fs::statfs(dir).map_err(unusable)?.f_type as u64;
     let file_system = file_system_name(magic);
     if matches!(magic, MAGIC_TMPFS | MAGIC_RAMFS) {
@@ -234,6 +259,16 @@ fn file_system_name(magic: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hidden_devices_are_told_from_missing_ones() {
+        let looked = |kind: io::ErrorKind| visible(Err(kind.into()));
+        assert_eq!(visible(Ok(())), Ok(()));
+        assert_eq!(looked(io::ErrorKind::NotFound), Ok(()));
+        let hidden = looked(io::ErrorKind::PermissionDenied).unwrap_err();
+        assert_eq!(hidden.exit(), Exit::DirectIoUnavailable);
+        assert!(hidden.to_string().contains("unmask=/sys/dev/block"), "{hidden}");
+    }
 
     #[test]
     fn memory_file_systems_are_refused_even_where_they_accept_the_flag() {
