@@ -1,5 +1,6 @@
 //! What the HTTP side of a real server promises.
 
 mod http_access;
+mod http_api;
 mod http_metrics;
 mod http_probes;

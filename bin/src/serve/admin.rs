@@ -100,6 +100,7 @@ fn status(settings: &Settings, inboxes: &[Arc<Inbox>]) -> String {
         "cluster": settings.cluster.to_string(),
         "role": "standalone",
         "status": "serving",
+        "http": inboxes[0].node.http(),
         "reason": null,
         "epoch": 0,
         "lease_remaining_ms": null,

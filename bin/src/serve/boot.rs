@@ -196,6 +196,7 @@ impl Node {
         let address = await_ready(&readiness, shards.len())?;
         let bound = Duration::from_millis(settings.watchdog.bound_ms);
         let watchdog = begun(watchdog::start(Arc::clone(&inboxes), bound, Arc::clone(&ended)))?;
+        life.client.get_or_init(|| address);
         life.enter(Phase::Serving);
         let (runner, journal) = (pair.map(|pair| pair.runner), journal.clone());
         let side = Side { inboxes, runner, life, journal, socket: start.end(), reload };

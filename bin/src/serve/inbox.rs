@@ -103,7 +103,7 @@ pub struct Inbox {
     pub work: AtomicU64,
     /// How far the shard is; heartbeats and answers about the node's status read it.
     pub gauge: ShardGauge,
-    /// Shard 0 of a pair: what the node is; probes read it.
+    /// Shard 0: what the node is; probes and answers about its status read it.
     pub node: NodeGauge,
     /// What the shard counts for operators.
     pub metrics: ShardMetrics,

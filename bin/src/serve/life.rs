@@ -1,5 +1,6 @@
 //! Where the process stands between its start and its end, for probes; nobody decides by it.
 
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -47,6 +48,8 @@ pub struct Life {
     pub shards: Vec<Progress>,
     /// Where metrics are read from, once the shards are about to run.
     pub metrics: OnceLock<Sources>,
+    /// Where clients connect, once they can.
+    pub client: OnceLock<SocketAddr>,
 }
 
 impl Life {
@@ -55,7 +58,7 @@ impl Life {
     pub fn new(shard_count: u32) -> Self {
         let shards = (0..shard_count).map(|_| Progress::default()).collect();
         let phase = AtomicU8::new(Phase::Joining as u8);
-        Self { phase, shards, metrics: OnceLock::new() }
+        Self { phase, shards, metrics: OnceLock::new(), client: OnceLock::new() }
     }
 
     /// The process has come to `phase`; one that it has left behind is not entered again.

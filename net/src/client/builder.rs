@@ -84,6 +84,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Stays with the one address given, whatever its node is: nobody else is searched for, and a
+    /// node that does not lead is heard: its refusal is [`Error::NotLeader`], with the leader's
+    /// address if it knows it.
+    pub const fn this_node(mut self) -> Self {
+        self.aim = Aim::This;
+        self
+    }
+
     /// Connections at one time, 1 to 64. Calls for one stream always share one, so that they are
     /// applied in the order in which they were started. Default: 1.
     pub fn connections(mut self, count: usize) -> Self {
@@ -110,12 +118,14 @@ impl ClientBuilder {
         let (mut first, standby) = match self.aim {
             Aim::Leader => (found, search.take_standby()),
             Aim::Anyone => (None, found),
+            Aim::This => (found, None),
         };
         let Some(info) = first.as_ref().or(standby.as_ref()).map(|link| link.info.clone()) else {
             let text = "the only node that answered closed the connection".to_owned();
             return Err(Error::Connect { addresses: nodes.addresses.join(","), text });
         };
         let lane = |search: Search, link: Option<Link>| {
+            let aim = search.aim;
             let (calls, queue) = mpsc::channel(CLIENT_QUEUE_LEN_MAX);
             let told = Status { info: info.clone(), down: None };
             let (status, watched) = watch::channel(told);
@@ -123,12 +133,17 @@ impl ClientBuilder {
             let connection =
                 Connection { search, silence, queue, status, waiting: None, next_correlation: 1 };
             tokio::spawn(connection.run(link));
-            Lane { queue: calls, status: watched, nodes: nodes.clone() }
+            Lane { queue: calls, status: watched, nodes: nodes.clone(), aim }
+        };
+        // Of two kinds, unless both are to stay where they are.
+        let (appends, reads) = match self.aim {
+            Aim::Leader | Aim::Anyone => (Aim::Leader, Aim::Anyone),
+            Aim::This => (Aim::This, Aim::This),
         };
         let lanes = (0..self.connections)
-            .map(|_| lane(Search::new(nodes.clone(), Aim::Leader), first.take()))
+            .map(|_| lane(Search::new(nodes.clone(), appends), first.take()))
             .collect();
-        let anyone = lane(Search::new(nodes.clone(), Aim::Anyone), standby);
+        let anyone = lane(Search::new(nodes.clone(), reads), standby);
         Ok(Client { inner: Arc::new(Inner { lanes, anyone, deadline: self.deadline }) })
     }
 }

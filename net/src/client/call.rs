@@ -16,7 +16,7 @@ use super::chance::Backoff;
 use super::connection::{Answer, Claim, Outcome, Outgoing, Status};
 use super::error::Error;
 use super::nodes::Nodes;
-use super::search::Down;
+use super::search::{Aim, Down};
 use crate::wire::{ErrorCode, ErrorView, FrameKind};
 
 /// What a call is for; decides what may be repeated.
@@ -46,6 +46,7 @@ pub(super) struct Lane {
     pub(super) queue: mpsc::Sender<Outgoing>,
     pub(super) status: watch::Receiver<Status>,
     pub(super) nodes: Nodes,
+    pub(super) aim: Aim,
 }
 
 impl Lane {
@@ -133,6 +134,10 @@ impl Lane {
     }
 
     fn may_repeat(&self, request: &Request, error: &Error) -> bool {
+        // Who stays where it is has to hear that another node leads.
+        if self.aim == Aim::This && matches!(error, Error::NotLeader { .. }) {
+            return false;
+        }
         // With a single address, whoever stops the server is to be told at once.
         let stopping = matches!(error, Error::ShuttingDown { .. });
         let elsewhere = !stopping || self.nodes.addresses.len() > 1;

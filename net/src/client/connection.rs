@@ -378,10 +378,10 @@ impl Live {
             match refusal.and_then(|error| Some((error.code()?, error))) {
                 Some((ErrorCode::NotLeader, error)) => {
                     search.nodes.learn(LeaseEpoch(error.a), error.leader);
-                    self.leaving |= leads || search.nodes.has_other(&self.link.info.address);
+                    self.leaving |= leads || search.leads_away_from(&self.link.info.address);
                 }
                 Some((ErrorCode::ShuttingDown, _)) => {
-                    self.leaving |= search.nodes.has_other(&self.link.info.address);
+                    self.leaving |= search.leads_away_from(&self.link.info.address);
                 }
                 _ => {}
             }

@@ -25,6 +25,8 @@ pub(super) enum Aim {
     Leader,
     /// Any that answers.
     Anyone,
+    /// The one address given, whatever its node is.
+    This,
 }
 
 /// Why a round found nobody.
@@ -67,7 +69,7 @@ impl Search {
     pub(super) fn new(nodes: Nodes, aim: Aim) -> Self {
         // Readers who take any node spread over the nodes.
         let next = match aim {
-            Aim::Leader => 0,
+            Aim::Leader | Aim::This => 0,
             Aim::Anyone => random_index(nodes.addresses.len()),
         };
         Self { nodes, aim, next, standby: None, standby_since: Instant::now() }
@@ -82,6 +84,11 @@ impl Search {
     pub(super) fn leave(&mut self, address: &str) {
         let place = self.nodes.addresses.iter().position(|known| known == address);
         self.next = place.map_or(self.next, |index| index + 1);
+    }
+
+    /// Whether there is another address than this to go to.
+    pub(super) fn leads_away_from(&self, address: &str) -> bool {
+        self.aim != Aim::This && self.nodes.has_other(address)
     }
 
     /// One round. Ends with the first connection that serves the aim.
@@ -149,7 +156,7 @@ impl Search {
                 return None;
             }
         };
-        if self.aim == Aim::Anyone {
+        if self.aim != Aim::Leader {
             return Some(link);
         }
         let newest = self.nodes.known().epoch;
@@ -220,7 +227,7 @@ async fn news(standby: &mut Option<Link>, nodes: &Nodes, aim: Aim) -> Link {
         }
         nodes.learn(link.info.epoch, &link.info.leader);
         let serves = link.info.role.serves() && link.info.epoch >= nodes.known().epoch;
-        if (serves || aim == Aim::Anyone)
+        if (serves || aim != Aim::Leader)
             && let Some(link) = standby.take()
         {
             return link;

@@ -6,3 +6,4 @@ mod failover;
 mod fake;
 mod loopback;
 mod reads;
+mod this_node;

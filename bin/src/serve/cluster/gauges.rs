@@ -1,6 +1,7 @@
 //! Numbers that shards publish for the heartbeats and for the status, on a node alone too; nobody
 //! decides by them.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use duolog_engine::ids::{LeaseEpoch, Lsn};
@@ -61,11 +62,13 @@ impl Role {
     }
 }
 
-/// What the node is; shard 0 of a pair publishes it about every 100 ms and at every change.
+/// What the node is. The role is published by shard 0 of a pair, about every 100 ms and at every
+/// change.
 #[derive(Debug, Default)]
 pub struct NodeGauge {
     role: AtomicU8,
     epoch: AtomicU64,
+    http: OnceLock<String>,
 }
 
 impl NodeGauge {
@@ -79,6 +82,17 @@ impl NodeGauge {
     #[must_use]
     pub fn epoch(&self) -> LeaseEpoch {
         LeaseEpoch(self.epoch.load(Ordering::Relaxed))
+    }
+
+    /// Publishes where HTTP clients reach the node.
+    pub fn tell_http(&self, address: String) {
+        self.http.get_or_init(|| address);
+    }
+
+    /// Where HTTP clients reach the node; none if there is no HTTP.
+    #[must_use]
+    pub fn http(&self) -> Option<&str> {
+        self.http.get().map(String::as_str)
     }
 
     /// What was published last; booting before anything was.

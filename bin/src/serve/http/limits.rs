@@ -12,6 +12,18 @@ pub const HEAD_MAX: Duration = Duration::from_secs(30);
 /// The longest head of a request: names of streams are at most some hundred bytes, also when each
 /// of them is written with three.
 pub const HEAD_MAX_BYTES: usize = 16 << 10;
+/// How long a request of the API may take, its body included: above what the client library takes
+/// for a call (5 s), so that the answer is what the node says.
+pub const REQUEST_MAX: Duration = Duration::from_secs(15);
+/// What all bodies that are being received or appended take at one time, bytes, unless a single
+/// one may be larger. Beside each body there are its events and the request made of it.
+pub const BODIES_MAX_BYTES: usize = 64 << 20;
+/// Bodies are counted in units of so many bytes.
+pub const BODY_UNIT_BYTES: usize = 4 << 10;
+/// Events of one page if nothing is said, and at most.
+pub const PAGE_EVENTS_DEFAULT: u64 = 256;
+/// See [`PAGE_EVENTS_DEFAULT`].
+pub const PAGE_EVENTS_MAX: u64 = 4096;
 /// How long answers in flight may take when the node stops. The shards have answered everything by
 /// then.
 pub const LAST_ANSWERS: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@
 
 mod accept;
 mod access;
+mod api;
 mod limits;
 mod probes;
 mod problem;
@@ -13,10 +14,11 @@ mod pulse;
 mod router;
 mod scrape;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use duolog_net::limits::frame_body_max_bytes;
 use tokio::sync::oneshot;
 
 use super::inbox::Inbox;
@@ -26,6 +28,7 @@ use crate::probe::port::{Port, PortError};
 use crate::settings::Settings;
 use crate::settings::listen::Listen;
 use access::Access;
+use api::{Native, Room};
 use pulse::Pulse;
 
 /// What every request can see.
@@ -41,6 +44,10 @@ pub struct Site {
     pub pulse: Pulse,
     /// Who may ask.
     pub access: Access,
+    /// The way to the shards.
+    pub native: Native,
+    /// Room for requests' bodies.
+    pub room: Room,
 }
 
 /// The running server.
@@ -87,7 +94,10 @@ pub fn start(
         pair: !settings.standalone,
         pulse: Pulse::new(inboxes.len()),
         access: Access::new(&settings.listen),
+        native: Native::default(),
+        room: Room::new(body_max_bytes(settings.limits.event_max_bytes)),
     });
+    inboxes[0].node.tell_http(advertised(&settings.listen, address));
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new().name("http".to_owned());
     let thread = thread
@@ -103,4 +113,15 @@ pub fn start(
         tracing::warn!(event = "http_exposed", remedy = Listen::EXPOSURE_REMEDY, "{exposure}");
     }
     Ok(Some(Server { stop, thread }))
+}
+
+/// Where others reach the server.
+fn advertised(listen: &Listen, bound: SocketAddr) -> String {
+    listen.advertise_http.clone().unwrap_or_else(|| bound.to_string())
+}
+
+/// The longest body: the largest append, with every byte of it written as base64 or as JSON that
+/// escapes some of them.
+const fn body_max_bytes(event_max_bytes: usize) -> usize {
+    2 * frame_body_max_bytes(event_max_bytes)
 }

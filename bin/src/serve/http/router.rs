@@ -10,13 +10,12 @@ use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode, Uri};
 
 use super::problem::Problem;
-use super::{Site, access, probes, scrape};
+use super::{Site, access, api, probes, scrape};
 
 /// Everything.
 pub(super) fn whole(site: &Arc<Site>) -> Router {
-    let guarded = Router::new()
-        .route("/metrics", get(scrape::scrape))
-        .with_state(Arc::clone(site))
+    let guarded = api::routes(site)
+        .merge(Router::new().route("/metrics", get(scrape::scrape)).with_state(Arc::clone(site)))
         .fallback(absent)
         .layer(from_fn_with_state(Arc::clone(site), access::guard));
     probe_routes(site).merge(guarded)

@@ -206,6 +206,7 @@ fn status(control: &Control) -> Value {
         "cluster": settings.identity.cluster.to_string(),
         "role": role.name(),
         "status": status.to_string(),
+        "http": control.shard.inboxes[0].node.http(),
         "reason": history.newest(),
         "epoch": epoch.0,
         "lease_remaining_ms": machine.grant().map(|grant| grant.serve_until.since(now.mono)),
