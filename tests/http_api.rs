@@ -135,6 +135,7 @@ fn conditions_hold_and_keys_work_once() {
     let told = again.json();
     let numbers = (&told["expected_revision"], &told["actual_revision"], &told["stream"]);
     assert_eq!(numbers, (&json!("no_stream"), &json!(0), &json!("s")));
+    assert_eq!(problem(&append("If-Match", "\"abc\"", 1)), (412, "impossible".to_owned()));
     let ahead = append("If-Match", "\"7\"", 1).json();
     assert_eq!((&ahead["expected_revision"], &ahead["status"]), (&json!(7), &json!(412)));
     assert_eq!(append("If-Match", "\"0\"", 1).status, 201);

@@ -29,7 +29,7 @@ use crate::timestamp::rfc3339;
     tag = "events",
     params(
         ("stream" = String, Path, min_length = 1, description = STREAM),
-        ("If-Match" = Option<String>, Header, pattern = r#"^(\*|"[0-9]{1,18}")$"#,
+        ("If-Match" = Option<String>, Header,
             description = "The stream's last revision in quotes; * = it has events"),
         ("If-None-Match" = Option<String>, Header, pattern = r"^\*$",
             description = "*: the stream has no event"),

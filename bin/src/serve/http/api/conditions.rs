@@ -25,16 +25,16 @@ pub struct Conditions {
     pub key: Option<Uuid>,
     /// The writer's token.
     pub fencing_token: Option<u64>,
-    contradiction: bool,
+    impossible: Option<&'static str>,
 }
 
 impl Conditions {
     /// As the headers say, or what is wrong with them.
     pub fn of(headers: &HeaderMap) -> Result<Self, String> {
         let (given, absent) = (one(headers, &IF_MATCH)?, one(headers, &IF_NONE_MATCH)?);
-        let expect = match (given, absent) {
-            (Some("*"), Some("*")) => Expect::StreamExists,
-            (Some(tag), Some("*")) => Expect::Exact(revision(tag)?),
+        let matched = given.map(if_match).transpose()?;
+        let expect = match (matched, absent) {
+            (Some(expect), None | Some("*")) => expect.unwrap_or(Expect::Any),
             (None, None) => Expect::Any,
             (None, Some("*")) => Expect::NoStream,
             (_, Some(other)) => {
@@ -42,26 +42,25 @@ impl Conditions {
                     "If-None-Match: {other}: an append knows only *, no event yet"
                 ));
             }
-            (Some("*"), None) => Expect::StreamExists,
-            (Some(tag), None) => Expect::Exact(revision(tag)?),
         };
         let key = one(headers, &IDEMPOTENCY_KEY)?.map(key).transpose()?;
         let fencing_token = one(headers, &FENCING_TOKEN)?.map(|text| {
             let number = digits(text).ok_or("Duolog-Fencing-Token: a whole number is wanted");
             number.map_err(str::to_owned)
         });
-        let contradiction = given.is_some() && absent.is_some();
-        Ok(Self { expect, key, fencing_token: fencing_token.transpose()?, contradiction })
+        let impossible = match (matched, absent) {
+            (Some(None), _) => Some("If-Match: no stream ever has any of these tags"),
+            (Some(_), Some(_)) => Some("no stream both has events and has none"),
+            _ => None,
+        };
+        Ok(Self { expect, key, fencing_token: fencing_token.transpose()?, impossible })
     }
 
-    /// Refuses conditions that cannot hold together. Each is well-formed, so this comes after
-    /// everything else that may be wrong with a request.
+    /// Refuses conditions that can never hold. They are well-formed, so this comes after everything
+    /// else that may be wrong with a request.
     pub fn check(&self) -> Result<(), Problem> {
-        if self.contradiction {
-            let text = "If-Match and If-None-Match: no stream both has and has no events";
-            return Err(Problem::new(StatusCode::PRECONDITION_FAILED, "contradiction", text));
-        }
-        Ok(())
+        let status = StatusCode::PRECONDITION_FAILED;
+        self.impossible.map_or(Ok(()), |text| Err(Problem::new(status, "impossible", text)))
     }
 }
 
@@ -82,13 +81,35 @@ fn digits(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// The revision in `"41"`.
-fn revision(tag: &str) -> Result<Revision, String> {
-    let inner = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-    let number = inner.and_then(digits).map(Revision);
-    number.ok_or_else(|| {
-        format!("If-Match: {tag}: one ETag of the stream is wanted, like \"41\" in quotes, or *")
-    })
+/// What `If-Match` expects: `*`, or a list of entity tags (RFC 9110, section 8.8.3) of which one
+/// may be a stream's. None: no stream ever has any of them; a weak tag never matches here.
+fn if_match(value: &str) -> Result<Option<Expect>, String> {
+    if value == "*" {
+        return Ok(Some(Expect::StreamExists));
+    }
+    let wrong = || {
+        format!("If-Match: {value}: one ETag of the stream is wanted, like \"41\" in quotes, or *")
+    };
+    let (mut rest, mut found) = (value, None);
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        if rest.is_empty() {
+            return Ok(found.map(Expect::Exact));
+        }
+        let strong = !rest.starts_with("W/");
+        let quoted = rest.trim_start_matches("W/").strip_prefix('"').ok_or_else(wrong)?;
+        let (inner, behind) = quoted.split_once('"').ok_or_else(wrong)?;
+        if !behind.is_empty() && !behind.starts_with([' ', '\t', ',']) {
+            return Err(wrong());
+        }
+        let number = digits(inner).filter(|number| strong && number.to_string() == inner);
+        if let Some(revision) = number.map(Revision)
+            && found.replace(revision).is_some_and(|other| other != revision)
+        {
+            return Err(format!("If-Match: {value}: an append expects one revision"));
+        }
+        rest = behind;
+    }
 }
 
 /// The tag of a stream whose last revision is this.
@@ -137,8 +158,13 @@ mod tests {
         assert_eq!(expect(&[("if-match", "*")]), Expect::StreamExists);
         assert_eq!(expect(&[("if-match", "\"41\"")]), Expect::Exact(Revision(41)));
         assert_eq!(tag(Revision(41)), "\"41\"");
-        for wrong in ["41", "W/\"41\"", "\"\"", "\"+1\"", "\"1\", \"2\"", "\"x\"", ""] {
+        assert_eq!(expect(&[("if-match", "W/\"7\",, \"x\" ,\"41\"")]), Expect::Exact(Revision(41)));
+        for wrong in ["41", "\"41", "\"1\", \"2\"", "\"1\"\"2\"", "*, \"1\"", "w/\"1\""] {
             assert!(of(&[("if-match", wrong)]).is_err(), "{wrong}");
+        }
+        for never in ["W/\"41\"", "\"\"", "\"+1\"", "\"041\"", "\"x\", \"y\"", ""] {
+            let status = of(&[("if-match", never)]).unwrap().check().unwrap_err().status;
+            assert_eq!(status, StatusCode::PRECONDITION_FAILED, "{never}");
         }
         assert!(of(&[("if-none-match", "\"3\"")]).is_err());
         for both in ["*", "\"41\""] {
