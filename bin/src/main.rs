@@ -20,6 +20,8 @@ mod probe;
 mod s3;
 mod serve;
 mod settings;
+#[cfg(test)]
+mod shown;
 mod timestamp;
 mod top;
 mod uring;
