@@ -47,7 +47,7 @@ fn with_file(scratch: &Path, text: &str) -> (ServerOptions, PathBuf) {
 
 /// Promised: SIGHUP takes over what can be, names what waits for a restart, each time, and a file
 /// with a mistake changes nothing; clients do not notice. The manager hears of each reload.
-/// Provoked: a log level and a memory limit changed in the file, then a mistake in it, then all back.
+/// Provoked: a log level and a memory limit changed in the file, a mistake in it, then all back.
 /// Broken: a level that does not count; a change that is not named or named wrongly; an end of the
 /// server or a dropped connection; a reload without RELOADING and READY.
 #[test]

@@ -146,9 +146,7 @@ impl Node {
         let Process { life, journal, start, reload } = process;
         let visits = begun(Visits::start(settings, identity.cluster()))?;
         let ended = Arc::new(AtomicBool::new(false));
-        let mut files = Vec::new();
-        let mut indexed = Vec::new();
-        let mut loops = Vec::new();
+        let (mut files, mut indexed, mut loops) = (Vec::new(), Vec::new(), Vec::new());
         for (RecoveredShard { machine, dir, mark, log_map, indexes }, inbox) in
             recovered.into_iter().zip(inboxes.iter())
         {
