@@ -3,4 +3,5 @@
 mod http_access;
 mod http_api;
 mod http_metrics;
+mod http_page;
 mod http_probes;

@@ -109,6 +109,8 @@ pub struct Target {
     pub node: NodeId,
     /// Where.
     pub address: SocketAddr,
+    /// Where its clients reach it.
+    pub client: String,
 }
 
 /// To the driver of the lease machine.

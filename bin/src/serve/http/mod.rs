@@ -8,6 +8,7 @@ mod accept;
 mod access;
 mod api;
 mod limits;
+mod page;
 mod probes;
 mod problem;
 mod pulse;
@@ -28,7 +29,7 @@ use crate::probe::port::{Port, PortError};
 use crate::settings::Settings;
 use crate::settings::listen::Listen;
 use access::Access;
-use api::{Native, Room};
+use api::{Cluster, Native, Room};
 use pulse::Pulse;
 
 /// What every request can see.
@@ -48,6 +49,8 @@ pub struct Site {
     pub native: Native,
     /// Room for requests' bodies.
     pub room: Room,
+    /// What both nodes said last.
+    pub cluster: Cluster,
 }
 
 /// The running server.
@@ -96,6 +99,7 @@ pub fn start(
         access: Access::new(&settings.listen),
         native: Native::default(),
         room: Room::new(body_max_bytes(settings.limits.event_max_bytes)),
+        cluster: Cluster::default(),
     });
     inboxes[0].node.tell_http(advertised(&settings.listen, address));
     let (stop, stopped) = oneshot::channel();

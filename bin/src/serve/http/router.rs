@@ -10,7 +10,7 @@ use http::header::CONNECTION;
 use http::{HeaderValue, StatusCode, Uri};
 
 use super::problem::Problem;
-use super::{Site, access, api, probes, scrape};
+use super::{Site, access, api, page, probes, scrape};
 
 /// Everything.
 pub(super) fn whole(site: &Arc<Site>) -> Router {
@@ -18,7 +18,7 @@ pub(super) fn whole(site: &Arc<Site>) -> Router {
         .merge(Router::new().route("/metrics", get(scrape::scrape)).with_state(Arc::clone(site)))
         .fallback(absent)
         .layer(from_fn_with_state(Arc::clone(site), access::guard));
-    probe_routes(site).merge(guarded)
+    probe_routes(site).merge(page::routes()).merge(guarded)
 }
 
 /// For connections beyond the limit: probes, and an apology.

@@ -7,6 +7,7 @@
 mod append;
 mod body;
 mod cloud;
+mod cluster;
 mod conditions;
 mod event;
 mod native;
@@ -29,6 +30,7 @@ use http::{HeaderValue, Method, StatusCode, Uri};
 use serde::de::DeserializeOwned;
 
 pub use body::Room;
+pub use cluster::Cluster;
 pub use native::Native;
 use openapi::Refusals;
 
@@ -42,6 +44,7 @@ pub(super) fn routes(site: &Arc<Site>) -> Router {
         .route("/v1/streams/{stream}/events", get(read::stream).post(append::append))
         .route("/v1/shards/{shard}/events", get(read::log))
         .route("/v1/status", get(status))
+        .route("/v1/cluster", get(cluster::cluster))
         .route("/v1/openapi.json", get(openapi::document))
         .layer(from_fn(in_time))
         .with_state(Arc::clone(site))

@@ -55,7 +55,7 @@ async fn ask(native: &str) -> Option<String> {
 
 /// The address as others reach it. A node on all addresses is where its clients find it; one on the
 /// loopback is reached by its own machine alone.
-fn reachable(native: &str, http: &str) -> Option<String> {
+pub(super) fn reachable(native: &str, http: &str) -> Option<String> {
     let Ok(address) = http.parse::<SocketAddr>() else { return Some(http.to_owned()) };
     let host = native.rsplit_once(':').map_or(native, |(host, _)| host);
     let local = match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {

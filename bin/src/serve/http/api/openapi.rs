@@ -16,7 +16,13 @@ pub const STREAM: &str = "The stream's name, 1 to 255 bytes of UTF-8, each escap
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Duolog", description = "Append events to streams and read them back."),
-    paths(super::append::append, super::read::stream, super::read::log, super::status,),
+    paths(
+        super::append::append,
+        super::read::stream,
+        super::read::log,
+        super::status,
+        super::cluster::cluster
+    ),
     components(schemas(Problem, CloudEvent))
 )]
 struct Api;

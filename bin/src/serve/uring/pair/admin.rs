@@ -257,6 +257,7 @@ fn peer(control: &Control, leads: bool) -> Value {
             json!({
                 "node": target.node.to_string(),
                 "address": target.address.to_string(),
+                "client": target.client,
                 "connected": control.peer_connected(leads),
             })
         });
@@ -266,7 +267,12 @@ fn peer(control: &Control, leads: bool) -> Value {
         let known = control.leader_address.borrow();
         let address = (known.0 == epoch).then(|| known.1.clone());
         let connected = control.peer_connected(leads);
-        json!({ "node": leader.to_string(), "address": address, "connected": connected })
+        json!({
+            "node": leader.to_string(),
+            "address": address,
+            "client": address,
+            "connected": connected,
+        })
     })
 }
 

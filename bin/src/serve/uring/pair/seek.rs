@@ -140,7 +140,10 @@ async fn look(control: &Rc<Control>) -> Vec<Target> {
             continue;
         }
         match control.calls.ask(Lane::Bulk, Ask::Resolve(document.peer.clone())).await {
-            Told::Address(address) => found.push((document.started_ms, Target { node, address })),
+            Told::Address(address) => {
+                let target = Target { node, address, client: document.client };
+                found.push((document.started_ms, target));
+            }
             Told::NoAddress(error) => {
                 let address = document.peer;
                 tracing::warn!(event = "peer_unresolved", %node, address, error);
