@@ -136,12 +136,18 @@ fn a_node_that_waits_for_its_bucket_is_given_time_and_is_ready_when_it_leads() {
     let settings = duolog_s3dev::Settings { listen: store, ..Default::default() };
     let _s3 = duolog_s3dev::Server::start(&settings).expect("the embedded S3 starts");
     manager.await_word("READY=1", 1);
-    let told = manager.told();
-    let ready = manager.position("READY=1").expect("it has come");
-    let next = told[ready..].iter().find(|word| word.starts_with("STATUS="));
-    assert_eq!(next.map(String::as_str), Some("STATUS=leader of epoch 1"), "{told:?}");
+    assert_eq!(status_after_ready(&manager), "STATUS=leader of epoch 1");
     assert_eq!(server.stop().code, Some(0));
     assert!(manager.position("STATUS=stopping: handing over").is_some(), "{:?}", manager.told());
+}
+
+/// The first status behind READY; signs of life may come between.
+fn status_after_ready(manager: &Manager) -> String {
+    let ready = manager.position("READY=1").expect("it has come");
+    until(PATIENCE, "the node says what it is", || {
+        let told = manager.told();
+        told[ready..].iter().find(|word| word.starts_with("STATUS=")).cloned()
+    })
 }
 
 /// Promised: the second node is ready when it follows, and each status follows the lead.
@@ -156,13 +162,8 @@ fn a_second_node_is_ready_when_it_follows_and_tells_when_it_leads() {
     }
     let mut pair = pair.founded();
     managers[1].await_word("READY=1", 1);
-    let ready = managers[1].position("READY=1").expect("it has come");
-    // Signs of life come at any time.
-    let next = until(PATIENCE, "the second node says what it is", || {
-        let told = managers[1].told();
-        told[ready..].iter().find(|word| word.starts_with("STATUS=")).cloned()
-    });
-    assert!(next.starts_with("STATUS=follower at epoch "), "{next}");
+    let status = status_after_ready(&managers[1]);
+    assert!(status.starts_with("STATUS=follower at epoch "), "{status}");
     pair.stop(0);
     until(PATIENCE, "the second node tells that it leads", || {
         managers[1].position("STATUS=leader of epoch ")

@@ -113,7 +113,10 @@ async fn ask_both(client: &Client, last: &mut Last) -> Value {
     get,
     path = "/v1/cluster",
     tag = "node",
-    responses((status = 200, description = "See OPERATIONS.md, The web page", body = Object), Refusals)
+    responses(
+        (status = 200, description = "See OPERATIONS.md, The web page", body = Object),
+        Refusals,
+    )
 )]
 pub(super) async fn cluster(State(site): State<Arc<Site>>) -> Outcome {
     let client = site.client().await?;
