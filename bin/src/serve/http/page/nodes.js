@@ -38,7 +38,7 @@ const facts = (node, newest, members) => {
   rows.push(["CPU", percent(newest?.cpu)]);
   rows.push(["Memory", bytes(status.resident_bytes)]);
   rows.push(["Connections", count(status.counts?.connections)]);
-  rows.push(["In flight", `${count(status.counts?.in_flight)} requests`]);
+  rows.push(["Requests in flight", count(status.counts?.in_flight)]);
   if (pair) {
     rows.push(["S3 requests", `${count(status.s3_requests)} (${rate(newest?.s3)} /s)`]);
     rows.push(["Skew to other", milliseconds(status.skew_ms?.peer)]);
