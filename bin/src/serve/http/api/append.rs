@@ -31,7 +31,7 @@ use crate::timestamp::rfc3339;
         ("stream" = String, Path, min_length = 1, description = STREAM),
         ("If-Match" = Option<String>, Header,
             description = "The stream's last revision in quotes; * = it has events"),
-        ("If-None-Match" = Option<String>, Header, pattern = r"^\*$",
+        ("If-None-Match" = Option<String>, Header,
             description = "*: the stream has no event"),
         ("Idempotency-Key" = Option<String>, Header,
             pattern = r#"^("[!#-~]{1,255}"|[!#-~]{1,255})$"#,

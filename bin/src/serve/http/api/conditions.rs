@@ -31,28 +31,16 @@ pub struct Conditions {
 impl Conditions {
     /// As the headers say, or what is wrong with them.
     pub fn of(headers: &HeaderMap) -> Result<Self, String> {
-        let (given, absent) = (one(headers, &IF_MATCH)?, one(headers, &IF_NONE_MATCH)?);
-        let matched = given.map(if_match).transpose()?;
-        let expect = match (matched, absent) {
-            (Some(expect), None | Some("*")) => expect.unwrap_or(Expect::Any),
-            (None, None) => Expect::Any,
-            (None, Some("*")) => Expect::NoStream,
-            (_, Some(other)) => {
-                return Err(format!(
-                    "If-None-Match: {other}: an append knows only *, no event yet"
-                ));
-            }
+        let tags = |name: HeaderName, weak| -> Result<Option<Tags>, String> {
+            one(headers, &name)?.map(|value| Tags::parse(&name, value, weak)).transpose()
         };
+        let (matching, other) = (tags(IF_MATCH, Weak::Never)?, tags(IF_NONE_MATCH, Weak::Counts)?);
+        let (expect, impossible) = judge(matching, other);
         let key = one(headers, &IDEMPOTENCY_KEY)?.map(key).transpose()?;
         let fencing_token = one(headers, &FENCING_TOKEN)?.map(|text| {
             let number = digits(text).ok_or("Duolog-Fencing-Token: a whole number is wanted");
             number.map_err(str::to_owned)
         });
-        let impossible = match (matched, absent) {
-            (Some(None), _) => Some("If-Match: no stream ever has any of these tags"),
-            (Some(_), Some(_)) => Some("no stream both has events and has none"),
-            _ => None,
-        };
         Ok(Self { expect, key, fencing_token: fencing_token.transpose()?, impossible })
     }
 
@@ -81,34 +69,74 @@ fn digits(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// What `If-Match` expects: `*`, or a list of entity tags (RFC 9110, section 8.8.3) of which one
-/// may be a stream's. None: no stream ever has any of them; a weak tag never matches here.
-fn if_match(value: &str) -> Result<Option<Expect>, String> {
-    if value == "*" {
-        return Ok(Some(Expect::StreamExists));
-    }
-    let wrong = || {
-        format!("If-Match: {value}: one ETag of the stream is wanted, like \"41\" in quotes, or *")
+/// What `If-Match` and `If-None-Match` come to; a text if no append can be under them.
+const fn judge(matching: Option<Tags>, other: Option<Tags>) -> (Expect, Option<&'static str>) {
+    let expect = match matching {
+        None => Expect::Any,
+        Some(Tags::Star) => Expect::StreamExists,
+        Some(Tags::One(revision)) => Expect::Exact(revision),
+        Some(Tags::Several) => return (Expect::Any, Some("If-Match: one revision is expected")),
+        Some(Tags::Foreign) => {
+            return (Expect::Any, Some("If-Match: no stream ever has any of these tags"));
+        }
     };
-    let (mut rest, mut found) = (value, None);
-    loop {
-        rest = rest.trim_start_matches([' ', '\t', ',']);
-        if rest.is_empty() {
-            return Ok(found.map(Expect::Exact));
+    match (other, matching) {
+        (None | Some(Tags::Foreign), _) => (expect, None),
+        (Some(Tags::Star), None) => (Expect::NoStream, None),
+        (Some(Tags::Star), Some(_)) => (expect, Some("no stream both has events and has none")),
+        (Some(Tags::One(_) | Tags::Several), _) => {
+            (expect, Some("If-None-Match: an append knows only *, no event yet"))
         }
-        let strong = !rest.starts_with("W/");
-        let quoted = rest.trim_start_matches("W/").strip_prefix('"').ok_or_else(wrong)?;
-        let (inner, behind) = quoted.split_once('"').ok_or_else(wrong)?;
-        if !behind.is_empty() && !behind.starts_with([' ', '\t', ',']) {
-            return Err(wrong());
+    }
+}
+
+/// Whether a weak tag is like a strong one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Weak {
+    Counts,
+    Never,
+}
+
+/// A list of entity tags (RFC 9110, section 8.8.3), as far as streams can have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tags {
+    /// `*`
+    Star,
+    /// None that a stream can have.
+    Foreign,
+    /// A stream's with this last revision.
+    One(Revision),
+    /// Those of several revisions.
+    Several,
+}
+
+impl Tags {
+    fn parse(name: &HeaderName, value: &str, weak: Weak) -> Result<Self, String> {
+        if value == "*" {
+            return Ok(Self::Star);
         }
-        let number = digits(inner).filter(|number| strong && number.to_string() == inner);
-        if let Some(revision) = number.map(Revision)
-            && found.replace(revision).is_some_and(|other| other != revision)
-        {
-            return Err(format!("If-Match: {value}: an append expects one revision"));
+        let wrong = || format!("{name}: {value}: ETags like \"41\", in quotes, or * are wanted");
+        let (mut rest, mut found) = (value, Self::Foreign);
+        loop {
+            rest = rest.trim_start_matches([' ', '\t', ',']);
+            if rest.is_empty() {
+                return Ok(found);
+            }
+            let counts = weak == Weak::Counts || !rest.starts_with("W/");
+            let quoted = rest.strip_prefix("W/").unwrap_or(rest);
+            let quoted = quoted.strip_prefix('"').ok_or_else(wrong)?;
+            let (inner, behind) = quoted.split_once('"').ok_or_else(wrong)?;
+            if !behind.is_empty() && !behind.starts_with([' ', '\t', ',']) {
+                return Err(wrong());
+            }
+            let number = digits(inner).filter(|number| counts && number.to_string() == inner);
+            found = match (number.map(Revision), found) {
+                (Some(revision), Self::Foreign) => Self::One(revision),
+                (Some(revision), Self::One(other)) if revision != other => Self::Several,
+                _ => found,
+            };
+            rest = behind;
         }
-        rest = behind;
     }
 }
 
@@ -159,14 +187,20 @@ mod tests {
         assert_eq!(expect(&[("if-match", "\"41\"")]), Expect::Exact(Revision(41)));
         assert_eq!(tag(Revision(41)), "\"41\"");
         assert_eq!(expect(&[("if-match", "W/\"7\",, \"x\" ,\"41\"")]), Expect::Exact(Revision(41)));
-        for wrong in ["41", "\"41", "\"1\", \"2\"", "\"1\"\"2\"", "*, \"1\"", "w/\"1\""] {
+        for wrong in ["41", "\"41", "\"1\"\"2\"", "*, \"1\"", "w/\"1\""] {
             assert!(of(&[("if-match", wrong)]).is_err(), "{wrong}");
         }
-        for never in ["W/\"41\"", "\"\"", "\"+1\"", "\"041\"", "\"x\", \"y\"", ""] {
+        for never in ["W/\"41\"", "\"\"", "\"+1\"", "\"041\"", "\"1\", \"2\"", ""] {
             let status = of(&[("if-match", never)]).unwrap().check().unwrap_err().status;
             assert_eq!(status, StatusCode::PRECONDITION_FAILED, "{never}");
         }
-        assert!(of(&[("if-none-match", "\"3\"")]).is_err());
+        assert_eq!(expect(&[("if-none-match", "\"x\", W/\"y\"")]), Expect::Any, "it holds always");
+        let both = [("if-match", "\"4\""), ("if-none-match", "\"x\"")];
+        assert_eq!(expect(&both), Expect::Exact(Revision(4)));
+        for never in ["\"3\"", "W/\"3\"", "\"3\", \"4\""] {
+            let conditions = of(&[("if-none-match", never)]).unwrap();
+            assert!(conditions.check().is_err(), "{never}");
+        }
         for both in ["*", "\"41\""] {
             let both = of(&[("if-none-match", "*"), ("if-match", both)]).unwrap();
             assert_eq!(both.check().unwrap_err().status, StatusCode::PRECONDITION_FAILED);
