@@ -44,6 +44,7 @@ pub fn event(mut given: Attributes) -> Result<Event, String> {
     };
     let (version, source, id, kind) =
         (text("specversion")?, text("source")?, text("id")?, text("type")?);
+    super::event::check_type(&kind)?;
     if version != "1.0" {
         return Err(format!("specversion {version:?}: this is 1.0"));
     }
@@ -85,10 +86,15 @@ fn check(name: &str, value: &RawValue) -> Result<(), String> {
     let simple = match text.as_bytes().first() {
         Some(b'{' | b'[') => false,
         Some(b'"' | b't' | b'f') => true,
-        _ => text.parse::<i32>().is_ok(),
+        _ => text.parse().is_ok_and(whole),
     };
     let what = "attributes are strings, booleans or whole numbers of 32 bits";
     if simple { Ok(()) } else { Err(format!("attribute {name:?}: {what}")) }
+}
+
+/// Whether a number is whole and has 32 bits; 7.0 is 7 in JSON.
+fn whole(number: f64) -> bool {
+    number.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number)
 }
 
 /// Whether data of this media type is JSON.
@@ -193,7 +199,7 @@ mod tests {
             (r#""datacontenttype":"text/plain","data":"12""#, b"12"),
             (r#""data_base64":"/w==""#, b"\xff"),
             (r#""datacontenttype":"text/csv","data_base64":"/w==""#, b"\xff"),
-            (r#""subject":"é\u00e9","ext1":true,"ext2":-5"#, b""),
+            (r#""subject":"é\u00e9","ext1":true,"ext2":-5,"ext3":7.0"#, b""),
         ];
         for (rest, data) in cases {
             let fixed = r#""specversion":"1.0","id":"A-1","source":"/x","type":"t""#;
@@ -239,6 +245,7 @@ mod tests {
             (r#","id":"1","Big":1"#, "lower-case"),
             (r#","id":"1","ext":{}"#, "strings, booleans"),
             (r#","id":"1","ext":1.5"#, "strings, booleans"),
+            (r#","id":"1","ext":2147483648"#, "strings, booleans"),
             (r#","id":"1","data":1,"data_base64":"""#, "not both"),
             (r#","id":"1","data_base64":"?""#, "not base64"),
         ] {

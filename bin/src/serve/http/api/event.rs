@@ -44,6 +44,7 @@ pub struct GivenEvent {
 impl GivenEvent {
     /// The event, or what is wrong with it.
     pub fn event(self) -> Result<Event, String> {
+        check_type(&self.r#type)?;
         let data = self.data.as_deref();
         let data = payload::bytes("data", data, self.data_text, self.data_base64)?;
         let metadata = self.metadata.as_deref();
@@ -54,6 +55,14 @@ impl GivenEvent {
             Some(id) => event.id(id),
             None => event,
         })
+    }
+}
+
+/// Whether an event can have this type.
+pub fn check_type(kind: &str) -> Result<(), String> {
+    match kind.len() {
+        1..=255 => Ok(()),
+        other => Err(format!("type of {other} bytes: 1 to 255 are allowed")),
     }
 }
 
